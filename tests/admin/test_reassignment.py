@@ -27,7 +27,7 @@ def test_a_drained_broker_gives_its_replicas_to_another() -> None:
 def test_a_dead_broker_can_be_drained_and_an_unknown_one_is_not_found() -> None:
     (move,) = plan_drain(layout(1, 3), 2).moves
     assert set(move.after) == {1, 3}
-    with pytest.raises(NotFound, match="no broker 9") as caught:
+    with pytest.raises(NotFound, match="broker 9 does not exist") as caught:
         plan_drain(layout(1, 2), 9)
     assert caught.value.hint == "There are 1, 2."
 

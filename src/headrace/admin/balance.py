@@ -1,10 +1,10 @@
-"""Which replicas should be where: plans to even out a cluster, to empty a broker, to add replicas.
+"""Plans to balance a cluster, to drain a broker, and to change the replication factor.
 
-Pure: who holds what goes in, moves with their reasons come out. A plan evens out, in this order:
-racks (replicas of a partition in as many as there are), the replicas of each topic, all replicas,
-and who leads. It moves as little as it can, and nothing where brokers differ by one. It counts
-replicas and knows neither their sizes nor their load. The first of a partition's replicas is the
-one that leads it, so that leaders are evened out without copying anything.
+Pure: takes the replicas of all partitions, returns moves with their reasons. A plan balances, in
+this order: racks (replicas of a partition in as many racks as possible), the replicas of each
+topic, all replicas, and the leaders. It moves as few replicas as possible, and none where brokers
+differ by one. It counts replicas, without their sizes and load. The first replica of a partition is
+its preferred leader, so leaders are balanced by changing the order, without copying anything.
 """
 
 from collections import defaultdict, deque
@@ -18,12 +18,12 @@ Replicas = tuple[BrokerId, ...]
 
 
 class TooFewBrokers(Exception):
-    """A topic needs more brokers than there would be."""
+    """A topic needs more brokers than would remain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that goes from one set of replicas, or one order of them, to another."""
+    """A change of the replicas of a partition, or of their order."""
 
     partition: TopicPartition
     before: Replicas
@@ -32,13 +32,13 @@ class Move:
 
     @property
     def copies(self) -> int:
-        """How many replicas have to be filled; none if only the leader changes."""
+        """The number of replicas to copy; 0 if only the leader changes."""
         return len(set(self.after) - set(self.before))
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one broker holds: replicas, and how many of them should lead."""
+    """The number of replicas on a broker, and of those that are preferred leaders."""
 
     replicas: int
     leaders: int
@@ -54,16 +54,16 @@ class Plan:
 
 
 def even_out(racks: Mapping[BrokerId, str | None], held: Mapping[TopicPartition, Replicas]) -> Plan:
-    """Spread replicas and leaders over all brokers that are alive.
+    """Spread replicas and leaders over all live brokers.
 
-    `racks` names those; a replica on any other stays where it is, as that one may come back.
+    `racks` has the live brokers. Replicas on other brokers stay, because these may return.
     """
     board = _Board(racks, held)
     topics = sorted({partition.topic for partition in held})
     board.spread_racks()
     for topic in (*topics, None):
         board.spread_replicas(topic)
-    # What is changed for all may open a way for one topic; each round is evener than the last.
+    # A change for all topics may allow one for a single topic; each round improves the balance.
     changed = True
     while changed:
         changed = False
@@ -77,7 +77,7 @@ def drain(
     held: Mapping[TopicPartition, Replicas],
     leaving: BrokerId,
 ) -> Plan:
-    """Move everything off one broker; TooFewBrokers if a topic cannot do without it."""
+    """Move all replicas off one broker; TooFewBrokers if a topic needs it."""
     board = _Board({broker: rack for broker, rack in racks.items() if broker != leaving}, held)
     for partition in sorted(held):
         if leaving not in board.replicas[partition]:
@@ -99,7 +99,7 @@ def resize(
     topic: str,
     factor: int,
 ) -> Plan:
-    """Give every partition of a topic this many replicas; TooFewBrokers if there are not so many.
+    """Give every partition of a topic this many replicas; TooFewBrokers if there are fewer.
 
     The leader stays. Dead brokers are removed first.
     """
@@ -120,7 +120,7 @@ def resize(
 
 
 class _Board:
-    """Who holds what while a plan is made."""
+    """The replicas of all brokers while a plan is made."""
 
     def __init__(
         self, racks: Mapping[BrokerId, str | None], held: Mapping[TopicPartition, Replicas]
@@ -129,7 +129,7 @@ class _Board:
         self.replicas = dict(held)
         self._held = held
         self._why: dict[TopicPartition, list[str]] = {}
-        # By broker and by topic; None stands for all topics together.
+        # By broker and by topic; None for all topics together.
         self._on: dict[tuple[BrokerId, str | None], set[TopicPartition]] = defaultdict(set)
         self._led: dict[tuple[BrokerId, str | None], set[TopicPartition]] = defaultdict(set)
         for partition in held:
@@ -182,7 +182,7 @@ class _Board:
     # -------------------------------------------------------------------------------- choosing
 
     def best_for(self, partition: TopicPartition) -> BrokerId | None:
-        """The broker that one more replica should go to: another rack, then the fewest."""
+        """The broker for one more replica: in another rack, then with the fewest replicas."""
         replicas = self.replicas[partition]
         taken = {self.racks[one] for one in replicas if one in self.racks}
         return min(
@@ -197,7 +197,7 @@ class _Board:
         )
 
     def without_one(self, partition: TopicPartition) -> Replicas:
-        """The replicas without the one that is missed least; the first stays if it is alive."""
+        """The replicas without the least useful one; the first stays if it is alive."""
         replicas = self.replicas[partition]
         places = range(len(replicas)) if replicas[0] not in self.racks else range(1, len(replicas))
 
@@ -215,7 +215,7 @@ class _Board:
         return replicas[:place] + replicas[place + 1 :]
 
     def lead_by_idlest(self, partition: TopicPartition, only_if_first: BrokerId) -> None:
-        """If that broker is first, put first who leads the fewest."""
+        """If that broker is first, put the one with the fewest leaders first."""
         replicas = self.replicas[partition]
         if replicas[0] != only_if_first:
             return
@@ -226,10 +226,10 @@ class _Board:
     def _rack_count(self, replicas: Iterable[BrokerId]) -> int:
         return len({self.racks[one] for one in replicas if one in self.racks})
 
-    # ------------------------------------------------------------------------------- evening out
+    # --------------------------------------------------------------------------------- balancing
 
     def spread_racks(self) -> None:
-        """Where replicas share a rack although there are others, move one of them."""
+        """Move one of two replicas that share a rack, if another rack is free."""
         racks = len(set(self.racks.values()))
         for partition in sorted(self.replicas):
             while self._rack_count(self.replicas[partition]) < min(
@@ -249,7 +249,7 @@ class _Board:
                 self.swap(partition, twin, new, why)
 
     def spread_replicas(self, topic: str | None) -> None:
-        """Move replicas, of a topic or of all, until brokers differ by one at most."""
+        """Move replicas, of a topic or of all topics, until brokers differ by at most one."""
         while True:
             counts = {broker: len(self._on[broker, topic]) for broker in self.racks}
             totals = {broker: len(self._on[broker, None]) for broker in self.racks}
@@ -264,7 +264,7 @@ class _Board:
                 return
 
     def _move_one(self, over: BrokerId, under: BrokerId, topic: str | None) -> bool:
-        """Move one replica from the one broker to the other, if that harms nothing else."""
+        """Move one replica from one broker to another, if no other balance gets worse."""
 
         def key(partition: TopicPartition) -> tuple[int, TopicPartition]:
             mine, theirs = self._on[over, partition.topic], self._on[under, partition.topic]
@@ -277,7 +277,7 @@ class _Board:
 
         candidates = self._on[over, topic] - self._on[under, topic]
         best = min(filter(keeps_racks, candidates), key=key, default=None)
-        if best is None or key(best)[0] >= 0:  # the topic itself would get uneven
+        if best is None or key(best)[0] >= 0:  # the balance of the topic would get worse
             return False
         what = f"replicas of {topic}" if topic is not None else "replicas"
         why = (
@@ -288,7 +288,7 @@ class _Board:
         return True
 
     def spread_leaders(self, topic: str | None) -> bool:
-        """Change the order of replicas until brokers lead as many, or cannot; whether any did."""
+        """Change the order of replicas until leaders are balanced; returns whether any changed."""
         changed = False
         while True:
             counts = {broker: len(self._led[broker, topic]) for broker in self.racks}
@@ -308,7 +308,7 @@ class _Board:
     def _path(
         self, over: BrokerId, topic: str | None, counts: Mapping[BrokerId, int]
     ) -> list[BrokerId]:
-        """Brokers each of which can give a leader to the next, to one that leads two fewer."""
+        """A chain of brokers: each can give a leader to the next; the last leads two fewer."""
         came: dict[BrokerId, BrokerId | None] = {over: None}
         queue = deque([over])
         while queue:
@@ -327,9 +327,9 @@ class _Board:
     def _to_hand_over(
         self, giver: BrokerId, taker: BrokerId, topic: str | None
     ) -> TopicPartition | None:
-        """A partition that the one leads and the other holds; of the topic it leads most of.
+        """A partition that one broker leads and the other has a replica of.
 
-        None where its topic would get less even by that.
+        Of the topic with the most such leaders; None if the balance of its topic would get worse.
         """
 
         def key(partition: TopicPartition) -> tuple[int, TopicPartition]:

@@ -1,4 +1,4 @@
-"""The cluster as a whole: who is in it, who leads how much, and what is wrong."""
+"""The cluster as a whole: its brokers, their numbers of leaders, and problems."""
 
 from dataclasses import asdict, dataclass
 
@@ -11,7 +11,7 @@ from headrace.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker, at the address that it tells clients."""
+    """One broker, with its advertised address."""
 
     id: int
     host: str
@@ -21,18 +21,18 @@ class BrokerView:
     leaders: int
     replicas: int
     leader_skew_percent: int
-    """How much more, or less, it leads than an even share."""
+    """The difference of its leaders from an even share."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cluster; the controller is None while there is none."""
+    """The cluster; the controller is None if there is none."""
 
     cluster_id: str
     controller: int | None
     brokers: list[BrokerView]
     absent_brokers: list[int]
-    """Brokers that hold replicas and are not there."""
+    """Brokers that have replicas and are not alive."""
     topics: int
     partitions: int
     under_replicated: list[str]
@@ -56,7 +56,7 @@ def view_cluster(cluster: Cluster) -> ClusterView:
     short = {
         partition: row
         for partition, row in layout.partitions.items()
-        # A replica that a move is still adding is not missing yet.
+        # Replicas that a reassignment adds do not count as missing.
         if len(row.isr)
         < len(row.replicas) - (len(moving[partition].adding) if partition in moving else 0)
     }
@@ -97,7 +97,7 @@ def _broker(broker: LiveBroker, controller: int | None, layout: Layout) -> Broke
 
 
 def _under_min_isr(cluster: Cluster, short: dict[TopicPartition, Held]) -> list[str]:
-    """Partitions that take no acks=all; only topics with replicas out of sync are looked at."""
+    """Partitions that refuse acks=all; only topics with replicas out of sync are checked."""
     if not short:
         return []
     topics = sorted({partition.topic for partition in short})

@@ -1,7 +1,7 @@
 """The lag of groups in the past, from the records of `__consumer_offsets`.
 
-A console that starts has no history yet. The topic has the commits of the last hours with their
-times, unless compaction has removed them. ListOffsets by time tells where partitions ended then.
+A console has no history when it starts. The topic has the commits of the last hours with their
+times, unless compaction has removed them. ListOffsets by time returns the ends of partitions then.
 The user needs the right to read `__consumer_offsets`. The number of records is bounded.
 """
 
@@ -25,7 +25,7 @@ POINTS = 31
 MOST_RECORDS = 200_000
 MAX_DECOMPRESSED_BYTES = 64 << 20
 OFFSET_KEY_VERSIONS = (0, 1)
-"""Keys of the topic with another version belong to descriptions of groups."""
+"""Keys with other versions are not those of offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def past_lag(
     points: int = POINTS,
     most_records: int = MOST_RECORDS,
 ) -> list[PastLag]:
-    """The lag of every group at `points` times of the last `span_ms`, as far as commits show it."""
+    """The lag of every group at `points` times of the last `span_ms`, where it is known."""
     times = [now_ms - span_ms + span_ms * index // (points - 1) for index in range(points)]
     commits: dict[tuple[str, TopicPartition], list[CommitRecord]] = {}
     for commit in read_commits(cluster, times[0], most_records):
@@ -62,7 +62,7 @@ def past_lag(
 def _points(
     commits: Sequence[CommitRecord], ends: Sequence[int], times_ms: Sequence[int]
 ) -> Iterator[PastPoint]:
-    """The last commit before each time; nothing is known before the first one."""
+    """The last commit before each time; None before the first one."""
     stamps = [commit.time_ms for commit in commits]
     before = 0
     for end, at_ms in zip(ends, times_ms, strict=True):
@@ -76,7 +76,7 @@ def _points(
 def _ends(
     cluster: Cluster, partitions: set[TopicPartition], times_ms: Sequence[int]
 ) -> dict[TopicPartition, list[int]]:
-    """Where partitions ended at each time: the first offset of a younger record, or the end."""
+    """The end of partitions at each time: the first offset of a newer record, or the end."""
     latest = available_offsets(cluster, dict.fromkeys(partitions, LATEST))
     ends: dict[TopicPartition, list[int]] = {at: [] for at in latest}
     for at_ms in times_ms:
@@ -111,7 +111,7 @@ def read_commits(cluster: Cluster, since_ms: int, most_records: int) -> Iterator
         try:
             for fetched in fetch_range(cluster, plan, max(start, stop - share), stop):
                 yield from _decoded(fetched)
-        except DataLoss:  # compacted or deleted meanwhile: the rest tells less, and nothing wrong
+        except DataLoss:  # compacted or deleted meanwhile: the history is shorter, but correct
             continue
 
 
@@ -130,7 +130,7 @@ def _decoded(fetched: Fetched) -> Iterator[CommitRecord]:
 
 
 def parse_commit(key: bytes | None, value: bytes | None, time_ms: int) -> CommitRecord | None:
-    """The commit in a record of the topic; None if the record is none, or malformed.
+    """The commit in a record of the topic; None if the record is another one, or malformed.
 
     The key: version int16, group and topic as strings (int16 length), partition int32. The value:
     version int16, offset int64, and fields that are not needed here.

@@ -1,4 +1,4 @@
-"""Dead letters: where a record in a dead-letter topic came from and why, and how to send it back.
+"""Dead letters: the origin and error of a record in a dead-letter topic, and the way back.
 
 Pure. Recognised are the headers of Kafka Connect, Kafka Streams, Spring for Apache Kafka, Spring
 Cloud Stream, SmallRye and Headrace's own quarantine (docs/typed-topics.md).
@@ -33,7 +33,7 @@ class LetterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _HeaderNames:
-    """The headers of one kind of dead letters; the first of several names that is there counts."""
+    """The headers of one kind of dead letters; of several names the first that exists is used."""
 
     prefix: str
     topic: str
@@ -107,7 +107,7 @@ class RawRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Where a record came from and what went wrong; unknown values are None."""
+    """The origin of a record and its error; unknown values are None."""
 
     kind: LetterKind
     topic: str | None
@@ -127,7 +127,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class LetterGroup:
-    """Dead letters with the same cause: what a list shows as one row."""
+    """Dead letters with the same cause, as one row of a list."""
 
     kind: LetterKind | None
     topic: str | None
@@ -137,7 +137,7 @@ class LetterGroup:
 
 @dataclass(frozen=True, slots=True)
 class StoredLetter:
-    """A record of a dead-letter topic, and where it stands there."""
+    """A record of a dead-letter topic, with its position there."""
 
     topic: str
     partition: int
@@ -166,7 +166,7 @@ class RefusedLetter:
 
 @dataclass(frozen=True, slots=True)
 class ResendPlan:
-    """What would be sent where; nothing is sent by making it."""
+    """The records that would be sent, and those that would not; nothing is sent yet."""
 
     resends: tuple[Resend, ...]
     refused: tuple[RefusedLetter, ...]
@@ -178,12 +178,12 @@ _DEAD_LETTER_TOPIC = re.compile(
 
 
 def is_dead_letter_name(topic: str) -> bool:
-    """Whether a topic has a name that people give to dead-letter topics."""
+    """Whether the name of a topic is that of a dead-letter topic by convention."""
     return _DEAD_LETTER_TOPIC.search(topic) is not None
 
 
 def read_dead_letter(headers: Headers, value: bytes | None = None) -> DeadLetter | None:
-    """Origin and error of a record of a dead-letter topic; None if its headers do not say."""
+    """Origin and error of a record of a dead-letter topic; None if its headers have neither."""
     known = dict(headers)
     for kind, names in _NAMES.items():
         if any(_belongs(kind, name) for name in known):
@@ -266,7 +266,7 @@ def _text(value: bytes | None) -> str | None:
 def _number(value: bytes | None, *, binary: bool) -> int | None:
     if value is None:
         return None
-    # Text in any case: as an integer, four or eight digits would be a number that does not occur.
+    # Always text: four or eight digits read as an integer would be an implausible number.
     if re.fullmatch(rb"-?\d{1,19}", value):
         return int(value)
     return int.from_bytes(value, "big", signed=True) if binary and len(value) in (4, 8) else None
@@ -281,7 +281,7 @@ _IDS = re.compile(r"\b(?:0x)?[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\b|\b0
 
 
 def group_of(letter: DeadLetter | None) -> LetterGroup:
-    """What letters of one cause have in common; numbers and ids in the message do not count."""
+    """The properties that dead letters of one cause share; numbers and ids are ignored."""
     if letter is None:
         return LetterGroup(None, None, None, None)
     message = letter.message
@@ -298,10 +298,10 @@ def plan_resend(
     target: str | None = None,
     most_resends: int = MOST_RESENDS,
 ) -> ResendPlan:
-    """Which letters go where: to `target`, or each to the topic that it came from.
+    """The plan to send dead letters to `target`, or each to its original topic.
 
     `partition_counts` has the topics that exist. A record goes to its former partition if its
-    topic has that; otherwise its key decides. A letter that came back too often is refused.
+    topic has that; otherwise its key decides. A dead letter that came back too often is skipped.
     """
     resends: list[Resend] = []
     refused: list[RefusedLetter] = []

@@ -2,7 +2,7 @@
 
 
 class AdminError(Exception):
-    """A request that cannot be carried out: what is wrong, and in `hint` what to do about it."""
+    """A request that cannot be executed; `hint` has the next step for the user."""
 
     def __init__(self, message: str, *, code: str = "FAILED", hint: str = "") -> None:
         super().__init__(message)
@@ -19,7 +19,7 @@ class NotFound(AdminError):
 
 
 class InvalidRequest(AdminError):
-    """The request itself is malformed, whatever the cluster holds."""
+    """The request is invalid, independent of the cluster."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, code="USAGE", hint=hint)

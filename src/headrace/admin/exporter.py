@@ -1,8 +1,8 @@
 """Metrics of any Kafka cluster under the names of kafka_exporter, for dashboards that use them.
 
-`collect` asks the cluster; `render` makes Prometheus text of what it found. There are also the two
-metrics about min.insync.replicas that Strimzi's dashboard asks for, and lag in seconds under the
-names of kafka-lag-exporter. Unknown values are left out, not reported as -1.
+`collect` queries the cluster; `render` makes Prometheus text from the result. There are also the
+two metrics about min.insync.replicas that Strimzi's dashboard uses, and lag in seconds under the
+names of kafka-lag-exporter. Unknown values are omitted, not reported as -1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from headrace.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ExporterSnapshot:
-    """What the metrics are made of, at one moment."""
+    """The values of the metrics at one time."""
 
     cluster_id: str
     brokers: tuple[LiveBroker, ...]
@@ -99,9 +99,9 @@ GROUP_MAX_LAG_SECONDS = _Metric(
 
 
 def collect(cluster: Cluster, times: RecordTimes | None = None) -> ExporterSnapshot:
-    """Ask the cluster for everything, with one request of each kind to each broker.
+    """Query the cluster, with one request of each kind to each broker.
 
-    Lag in seconds is part of it if `times` is given.
+    Lag in seconds is included if `times` is given.
     """
     described = describe_cluster(cluster)
     topics = describe_topics(cluster)
@@ -130,7 +130,7 @@ def _min_isr(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
 
 
 def render(snapshot: ExporterSnapshot, *, by_partition: bool = True) -> str:
-    """Prometheus text; without `by_partition` only what has no label `partition`."""
+    """Prometheus text; without `by_partition` only metrics without the label `partition`."""
     samples: dict[_Metric, list[str]] = {}
     for metric, labels, value in _samples(snapshot):
         if by_partition or "partition" not in metric.labels:
@@ -181,7 +181,7 @@ def _partition_samples(
     yield PREFERRED, at, int(held.leader >= 0 and held.leader == held.replicas[0])
     yield UNDER_REPLICATED, at, int(in_sync < replicas)
     if at.topic in snapshot.min_isr:
-        # As brokers count it: a topic cannot ask for more than it has.
+        # As in brokers: limited to the number of replicas.
         least = min(snapshot.min_isr[at.topic], replicas)
         yield AT_MIN_ISR, at, int(in_sync == least)
         yield UNDER_MIN_ISR, at, int(in_sync < least)

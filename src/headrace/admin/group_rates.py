@@ -15,7 +15,7 @@ class Rates:
 
 
 def rates_between(before: GroupView | None, after: GroupView, seconds: float) -> dict[Place, Rates]:
-    """What was consumed and what arrived in each partition; unknown for one that is new."""
+    """The rates of each partition; None for new partitions."""
     earlier = {(p.topic, p.partition): p for p in before.partitions} if before else {}
     return {
         (now.topic, now.partition): _rates(earlier.get((now.topic, now.partition)), now, seconds)
@@ -40,7 +40,7 @@ def _rates(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Ra
 
 
 def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
-    # Offsets that went back were reset; that is no rate.
+    # Offsets that went back were reset: there is no rate.
     if before is None or now is None or now < before:
         return None
     return (now - before) / seconds

@@ -1,4 +1,4 @@
-"""New offsets for a group: the target, the plan that follows from it, and its execution.
+"""New offsets for a group: the target, the plan, and its execution.
 
 `plan_reset` writes nothing; `apply_reset` commits what it planned.
 """
@@ -38,7 +38,7 @@ Target: TypeAlias = positions.Start | Shift
 
 @dataclass(frozen=True, slots=True)
 class ResetScope:
-    """A topic, and which of its partitions; None is all."""
+    """A topic and some of its partitions; None for all."""
 
     topic: str
     partitions: tuple[int, ...] | None
@@ -71,21 +71,21 @@ class OffsetChange:
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """What a reset would change. The group does not have to exist: an offset creates it."""
+    """The changes of a reset. The group need not exist: committing an offset creates it."""
 
     group: DescribedGroup
     changes: tuple[OffsetChange, ...]
 
     @property
     def different(self) -> tuple[OffsetChange, ...]:
-        """The changes that make a difference."""
+        """The partitions whose offset changes."""
         return tuple(each for each in self.changes if each.difference != 0)
 
 
 def plan_reset(
     cluster: Cluster, name: str, target: Target, scopes: Sequence[ResetScope] | None
 ) -> ResetPlan:
-    """New offsets for partitions of these topics; None is all that the group has an offset of."""
+    """New offsets for partitions of these topics; None for all that the group has an offset of."""
     group = describe(cluster, [name])[name]
     if not group.exists and (scopes is None or isinstance(target, Shift)):
         raise missing_group(cluster, name)
@@ -108,7 +108,7 @@ def check_unused(group: DescribedGroup, consequence: str) -> None:
         f"({clients}{more}); {consequence}",
         code="GROUP_IN_USE",
         hint="Stop its consumers first; a consumer that died leaves after its session timeout. "
-        f"`headrace groups describe {group.name}` shows who is there.",
+        f"`headrace groups describe {group.name}` shows its members.",
     )
 
 
@@ -176,7 +176,7 @@ def plan_changes(
 def shifted(
     at: TopicPartition, before: int | None, by: Shift, limits: positions.PartitionBounds
 ) -> OffsetChange:
-    """The offset so many records away, within what the partition holds."""
+    """The offset shifted by a number of records, within the bounds of the partition."""
     if before is None:
         raise AdminError(
             f"the group has no offset of {at.topic} partition {at.partition} to shift from",

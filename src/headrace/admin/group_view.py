@@ -1,6 +1,6 @@
 """Groups: their description, members, committed offsets, and lag in records and seconds.
 
-Only questions; nothing here changes a group. `group_reset.py` does.
+It only reads; `group_reset.py` changes groups.
 """
 
 import difflib
@@ -89,7 +89,7 @@ class PartitionLag:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the group has read all records. Transaction markers may still make a lag."""
+        """Whether the group has read all records. Transaction markers may still count as lag."""
         return self.lag == 0 or (self.next_record is not None and self.next_record.nothing_follows)
 
     @property
@@ -128,16 +128,16 @@ class GroupView:
 
     @property
     def lag(self) -> int:
-        """Of all partitions that have one."""
+        """The sum over all partitions with a known lag."""
         return sum(each.lag or 0 for each in self.partitions)
 
     @property
     def delay_s(self) -> float | None:
-        """The longest of all partitions that have one."""
+        """The longest of all partitions with a known delay."""
         return max((p.delay_s for p in self.partitions if p.delay_s is not None), default=None)
 
     def member_lag(self, member_id: str) -> int:
-        """Of the partitions that a member owns."""
+        """The sum over the partitions that a member owns."""
         owned = (each for each in self.partitions if each.owner and each.owner.id == member_id)
         return sum(each.lag or 0 for each in owned)
 
@@ -192,7 +192,7 @@ def describe(
 
 
 def _as_listed(group: GroupDescription, listed: ListedGroup | None) -> GroupDescription:
-    """A group that its coordinator lists and cannot describe: of a type such as `share`."""
+    """A group that is listed but cannot be described, because of its type, such as `share`."""
     if group.state != DEAD or listed is None:
         return group
     return replace(group, type=listed.type, protocol_type=listed.protocol_type, state=listed.state)
@@ -227,7 +227,7 @@ def missing_group(cluster: Cluster, name: str) -> NotFound:
     close = difflib.get_close_matches(name, list(list_groups(cluster)[0]), 3)
     hint = f"Did you mean {' or '.join(close)}?" if close else ""
     return NotFound(
-        f"group {name!r} does not exist", hint or "`headrace groups list` shows what exists."
+        f"group {name!r} does not exist", hint or "`headrace groups list` shows all groups."
     )
 
 
@@ -279,7 +279,7 @@ def with_delays(
     cluster: Cluster, views: Sequence[GroupView], times: RecordTimes, now_ms: int
 ) -> list[GroupView]:
     """The views with the lag in seconds: how old the first record is that a group has not read."""
-    # Groups may stand at different offsets of one partition; a request can ask for one of them.
+    # Groups may have different offsets of one partition; a request can have only one of them.
     rounds: list[dict[TopicPartition, int]] = []
     keys = {key for view in views for key in map(_unread, view.partitions) if key is not None}
     for at, offset in sorted(keys):
@@ -298,7 +298,7 @@ def with_delays(
 
 
 def _unread(row: PartitionLag) -> tuple[TopicPartition, int] | None:
-    """Where the first unread record stands; None if there is none, or if it is not known."""
+    """The position of the first unread record; None if there is none, or if it is unknown."""
     if not row.lag or row.committed is None:
         return None
     return TopicPartition(row.topic, row.partition), row.committed

@@ -1,9 +1,9 @@
 """Lag over time, and the status of groups by Burrow's rules.
 
-Observations of groups (`group_view.GroupView`) go into a bounded history in memory. The status is a
-pure function of it. Burrow sees every commit; an observation sees only the committed offset. So a
-commit counts as seen if the offset has changed, or if a member owns the partition: consumers
-commit at intervals even if they make no progress.
+Observations of groups (`group_view.GroupView`) are stored in a bounded history in memory. The
+status is a pure function of it. Burrow sees every commit; an observation sees only the committed
+offset. So a commit counts as seen if the offset has changed, or if a member owns the partition:
+consumers commit at intervals even if they make no progress.
 """
 
 from array import array
@@ -19,7 +19,7 @@ from headrace.types import TopicPartition
 WINDOW_MS = 600_000
 """How much history the status needs: Burrow's ten commits, one a minute."""
 RECENT_MS = 120_000
-"""A group that had read everything so recently is not stopped: its next commit is awaited."""
+"""A group that had read everything within this time does not count as stopped."""
 KEEP_MS = 3_600_000
 MOST_POINTS = 500_000
 POINTS_OF_A_PARTITION = 360
@@ -28,7 +28,7 @@ NOTHING = -1
 
 
 class LagStatus(StrEnum):
-    """What a group does in a partition."""
+    """The status of a group in a partition."""
 
     OK = "ok"
     WARNING = "warning"
@@ -39,7 +39,7 @@ class LagStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A committed offset, when it was seen, and the lag then."""
+    """A committed offset, with the time and the lag when it was observed."""
 
     time_ms: int
     offset: int
@@ -174,7 +174,7 @@ class _Series:
         self.caught_up.append(row.caught_up)
 
     def add_past(self, points: Sequence[PastPoint]) -> None:
-        """Put points before the first observation."""
+        """Insert points before the first observation."""
         first_ms = self.times[0] if self.times else None
         past = [each for each in points if first_ms is None or each.time_ms < first_ms]
         self.times[:0] = array("q", (each.time_ms for each in past))
@@ -185,7 +185,7 @@ class _Series:
         self.caught_up[:0] = array("b", (each.committed >= each.end for each in past))
 
     def cut(self, count: int) -> None:
-        """Drop the oldest observations but for `count`."""
+        """Drop the oldest observations, except `count`."""
         excess = len(self.times) - count
         if excess > 0:
             for column in (self.times, self.committed, self.ends, self.delays):
@@ -222,7 +222,7 @@ class _Series:
             lag = None if end < 0 else max(end - offset, 0)
             found.append(Commit(at, offset, 0 if caught_up else lag))
         inside = [each for each in found if each.time_ms >= now_ms - WINDOW_MS]
-        # The last commit counts however old it is: the group has not committed since.
+        # The last commit counts, whatever its age: the group has not committed since.
         return inside or found[-1:]
 
 
@@ -244,7 +244,7 @@ def _known(value: int) -> int | None:
 
 
 class LagHistory:
-    """Observations of groups in memory, at most `points` in total; for any number of threads."""
+    """Observations of groups in memory, at most `points` in total; for use by several threads."""
 
     def __init__(self, points: int = MOST_POINTS, points_each: int = POINTS_OF_A_PARTITION) -> None:
         self._points = points
@@ -253,12 +253,12 @@ class LagHistory:
         self._groups: dict[str, dict[TopicPartition, _Series]] = {}
 
     def observe(self, views: Iterable[GroupView], now_ms: int) -> None:
-        """Add what all groups look like now; groups and partitions long gone are dropped."""
+        """Add an observation of all groups; groups and partitions that were removed are dropped."""
         with self._lock:
             self._observe(views, now_ms)
 
     def add_past(self, found: Iterable[PastLag]) -> None:
-        """Add what is known from before the first observation."""
+        """Add points from before the first observation."""
         with self._lock:
             for each in found:
                 if each.points:

@@ -1,4 +1,4 @@
-"""Positions in topics: an offset, a time, the beginning or the end, and the offsets they mean."""
+"""Positions in topics: an offset, a time, the beginning or the end; and their offsets."""
 
 import re
 import time
@@ -18,19 +18,19 @@ from headrace.client.offsets import (
 )
 from headrace.types import TopicPartition
 
-# Offsets this large do not occur, while every time in milliseconds since 2001 is larger.
+# Larger numbers are times in milliseconds, which are larger since 2001; offsets are smaller.
 SMALLEST_TIMESTAMP = 10**12
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The oldest record that is still there."""
+    """The oldest existing record."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Only what comes from now on."""
+    """Only records that arrive from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """So many records before the end of every partition."""
+    """A number of records before the end of every partition."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The first record that is not older."""
+    """The first record that is not older than a time."""
 
     timestamp_ms: int
 
@@ -74,7 +74,7 @@ def parse_start(text: str, now_ms: int | None = None) -> Start:
 
 
 def parse_time(text: str) -> int:
-    """A moment in milliseconds: a number, `@number`, or ISO 8601 (local time without a zone)."""
+    """A time in milliseconds: a number, `@number`, or ISO 8601 (local time without a zone)."""
     digits = text.removeprefix("@")
     if digits.isdecimal():
         return int(digits)
@@ -89,7 +89,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_moment(text: str) -> int:
-    """A moment in milliseconds: as `parse_time` reads it, or `-15m` for that long ago."""
+    """A time in milliseconds: as in `parse_time`, or `-15m` for 15 minutes ago."""
     start = parse_start(text) if text.startswith("-") else None
     return start.timestamp_ms if isinstance(start, Since) else parse_time(text)
 
@@ -102,14 +102,14 @@ class PartitionBounds:
     end: int
 
     def nearest(self, offset: int) -> int:
-        """The offset, or the bound that it lies beyond."""
+        """The offset, limited to the bounds."""
         return min(max(self.begin, offset), self.end)
 
 
 def bounds(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, committed: bool = False
 ) -> dict[TopicPartition, PartitionBounds]:
-    """Where partitions begin and end; if `committed`, before transactions that are still open."""
+    """The bounds of partitions; with `committed` they end before open transactions."""
     wanted = sorted(partitions)
     first = find_offsets(cluster, dict.fromkeys(wanted, EARLIEST))
     isolation = COMMITTED if committed else UNCOMMITTED
@@ -120,7 +120,7 @@ def bounds(
 def starts(
     cluster: Cluster, start: Start, limits: Mapping[TopicPartition, PartitionBounds]
 ) -> dict[TopicPartition, int]:
-    """The offset to begin with in each partition, within what the partition holds."""
+    """The first offset to read in each partition, within its bounds."""
     if isinstance(start, Since):
         found = find_offsets(cluster, dict.fromkeys(limits, start.timestamp_ms))
         offsets = {at: found[at].offset for at in limits}
@@ -134,7 +134,7 @@ def starts(
 
 
 def chosen_partitions(topic: str, existing: int, wanted: list[int] | None) -> list[int]:
-    """The partitions to look at: those asked for, or all."""
+    """The requested partitions, or all."""
     for index in wanted or []:
         if not 0 <= index < existing:
             raise NotFound(

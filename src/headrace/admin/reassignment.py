@@ -19,7 +19,7 @@ POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """How far a plan is: partitions that have arrived or were refused, and those that move."""
+    """The progress of a plan: partitions that are done or were refused, and those that move."""
 
     done: int
     total: int
@@ -28,7 +28,7 @@ class MoveProgress:
 
 
 def settled_layout(cluster: Cluster) -> Layout:
-    """Which broker holds what; AdminError MOVES_UNDER_WAY while partitions are moving."""
+    """The replicas of all partitions; AdminError MOVES_UNDER_WAY while partitions are moving."""
     moving = cluster.retry("listing moves", lambda: layout.moves_under_way(cluster))
     if moving:
         raise AdminError(
@@ -36,21 +36,21 @@ def settled_layout(cluster: Cluster) -> Layout:
             code="MOVES_UNDER_WAY",
             hint="Wait until `headrace cluster describe` shows no moves, then plan again.",
         )
-    return cluster.retry("asking who holds what", lambda: layout.read_layout(cluster))
+    return cluster.retry("reading the replicas of all topics", lambda: layout.read_layout(cluster))
 
 
 def plan_balance(found: Layout) -> Plan:
-    """Even out replicas and leaders over all live brokers."""
+    """Balance replicas and leaders over all live brokers."""
     return _planned(lambda held: balance.even_out(found.racks, held), found)
 
 
 def plan_drain(found: Layout, broker: int) -> Plan:
-    """Move everything off a broker, dead or alive; NotFound if there is no such broker."""
+    """Move all replicas off a broker, dead or alive; NotFound if it does not exist."""
     holders = {one for held in found.partitions.values() for one in held.replicas}
     known = sorted(holders | found.racks.keys())
     if broker not in known:
         listed = ", ".join(map(str, known))
-        raise NotFound(f"there is no broker {broker}", f"There are {listed}.")
+        raise NotFound(f"broker {broker} does not exist", f"There are {listed}.")
     return _planned(lambda held: balance.drain(found.racks, held, broker), found)
 
 
@@ -60,7 +60,7 @@ def plan_replication_factor(found: Layout, topic: str, factor: int) -> Plan:
 
 
 def _planned(planner: Callable[[Mapping[TopicPartition, Replicas]], Plan], found: Layout) -> Plan:
-    """The plan; AdminError TOO_FEW_BROKERS if there is none."""
+    """The plan; AdminError TOO_FEW_BROKERS if it is not possible."""
     try:
         return planner({at: held.replicas for at, held in found.partitions.items()})
     except balance.TooFewBrokers as error:
@@ -72,7 +72,7 @@ def _planned(planner: Callable[[Mapping[TopicPartition, Replicas]], Plan], found
 
 
 def not_led_by_preferred(found: Layout) -> list[TopicPartition]:
-    """Partitions that their preferred (first) replica could lead and does not."""
+    """Partitions whose preferred (first) replica is in sync and does not lead."""
     return [
         partition
         for partition, held in found.partitions.items()
@@ -81,9 +81,9 @@ def not_led_by_preferred(found: Layout) -> list[TopicPartition]:
 
 
 def move_all(cluster: Cluster, plan: Plan, at_once: int) -> Iterator[MoveProgress]:
-    """Keeps `at_once` partitions moving until all have arrived; yields after each look.
+    """Move at most `at_once` partitions at a time until all are done; yields the progress.
 
-    If the caller stops early, moves that have begun go on.
+    If the caller stops early, the moves that have begun continue.
     """
     waiting = {move.partition: move.after for move in reversed(plan.moves)}
     moving: set[TopicPartition] = set()

@@ -1,7 +1,7 @@
 """Records as text: lines that become records, and records that become lines.
 
-The JSON form goes both ways: what `consume --format json` prints, `produce --format json` writes
-again byte for byte. Bytes that are no UTF-8 travel as base64 with a marker beside them.
+`produce --format json` writes the output of `consume --format json` again byte for byte. Bytes that
+are not UTF-8 become base64, with a marker.
 """
 
 import base64
@@ -14,7 +14,7 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
 class BadLine(ValueError):
-    """A line of input that is no record."""
+    """A line of input that is not a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How a line of input becomes a record."""
+    """The form of the input lines."""
 
     kind: str
     separator: bytes = b"\t"
@@ -80,7 +80,7 @@ KNOWN_FIELDS = {
     *WRITABLE_FIELDS,
     "key_encoding",
     "value_encoding",
-    # What `consume` adds, and what a new record cannot choose.
+    # Fields that `consume` prints and that a new record cannot have.
     "topic",
     "offset",
     "timestamp_type",
@@ -98,7 +98,7 @@ def _whole(found: dict[str, object], name: str) -> int | None:
 
 
 def _bytes(value: object, encoding: object) -> bytes | None:
-    """Text as it is, other JSON values as JSON text, base64 where the marker says so."""
+    """Text unchanged, other JSON values as JSON text, base64 decoded if it is marked."""
     if value is None:
         return None
     if encoding == "base64":
@@ -140,12 +140,12 @@ def json_field(name: str, value: bytes | None) -> dict[str, object]:
 
 
 def json_headers(headers: Headers) -> list[dict[str, object]]:
-    """Headers in their order; the same name may come twice."""
+    """Headers in order; a name may occur more than once."""
     return [{"key": name, **json_field("value", value)} for name, value in headers]
 
 
 def printable(value: bytes | None, null: str = "null") -> str:
-    """Bytes for a terminal: nothing that moves the cursor, nothing that is lost."""
+    """Bytes for a terminal: control characters are escaped."""
     if value is None:
         return null
     text = value.decode("utf-8", "backslashreplace")

@@ -1,8 +1,8 @@
 """The time of the record at an offset, for lag in seconds and forecasts.
 
 One record of each partition is read, many partitions with one request, and the time is cached by
-partition and offset for some minutes. If there is no record at the offset, the next one counts, and
-the result says why there is none.
+partition and offset for some minutes. If there is no record at the offset, the next one is used,
+and the result has the reason.
 """
 
 import time
@@ -29,12 +29,12 @@ MAX_DECOMPRESSED_BYTES = 64 << 20
 
 
 class Gap(StrEnum):
-    """Why the record at an offset has no time."""
+    """The reason why the time of the record at an offset is unknown."""
 
     COMPACTED = "the record was compacted away"
-    MARKER = "a transaction marker stands there"
+    MARKER = "the offset is that of a transaction marker"
     ONLY_MARKERS = "only transaction markers follow"
-    EMPTY = "no record stands there or after it"
+    EMPTY = "no record is at the offset or after it"
     DELETED = "the record was deleted"
     NO_TIMESTAMP = "the record has no timestamp"
     UNREADABLE = "the record cannot be read"
@@ -49,8 +49,8 @@ NOTHING_FOLLOWS = (Gap.ONLY_MARKERS, Gap.EMPTY)
 class RecordTime:
     """The time of the first record at or after an offset.
 
-    `gap` says why it is not the time of the record at the offset; `timestamp_ms` is None if there
-    is no time at all.
+    `gap` is the reason why it is not the time of the record at the offset; `timestamp_ms` is None
+    if there is no time at all.
     """
 
     timestamp_ms: int | None
@@ -69,7 +69,7 @@ class _Cached:
 
 
 class RecordTimes:
-    """Looks up times of records, and keeps those that were used last; for any number of threads."""
+    """Looks up times of records, with a cache; for use by several threads."""
 
     def __init__(
         self, capacity: int = CACHED_TIMES, clock_s: Callable[[], float] = time.monotonic
@@ -82,7 +82,7 @@ class RecordTimes:
     def look_up(
         self, cluster: Cluster, positions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, RecordTime]:
-        """The time at each position. A position has to be below the end of its partition."""
+        """The time at each position, which must be below the end of its partition."""
         found: dict[TopicPartition, RecordTime] = {}
         missing: dict[TopicPartition, int] = {}
         now_s = self._clock_s()
@@ -108,7 +108,7 @@ class RecordTimes:
         if answer is None:
             return RecordTime(None, Gap.UNAVAILABLE)
         found = time_at(answer, offset)
-        # Where there is no record yet, one may come at any time.
+        # A record may arrive at any time where there is none yet.
         if found.timestamp_ms is not None or found.gap in LASTING:
             self._known[partition, offset] = _Cached(found, until_s)
             self._known.move_to_end((partition, offset))
@@ -118,7 +118,7 @@ class RecordTimes:
 
 
 def time_at(answer: FirstBatches, offset: int) -> RecordTime:
-    """The time of the first record at or after the offset, in what a leader sent."""
+    """The time of the first record at or after the offset, in the response of a leader."""
     if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
         below = offset < answer.log_start or answer.log_start < 0
         return RecordTime(None, Gap.DELETED if below else Gap.EMPTY)

@@ -1,6 +1,6 @@
-"""Which group loses unread records next by retention, and when: for any Kafka cluster.
+"""Forecasts of unread records that retention deletes, by group, for any Kafka cluster.
 
-Kafka deletes whole segments, and no response has their bounds. So each time is the earliest
+Kafka deletes whole segments, and no response contains their bounds. So each time is the earliest
 possible one: the record at the committed offset may live longer if newer records share its segment.
 Limits in bytes and records become times through the rate of the last hour, an estimate.
 """
@@ -29,7 +29,7 @@ RATE_SPAN_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """What a forecast for one partition rests on; unknown values are None."""
+    """The data of a forecast for one partition; unknown values are None."""
 
     begin: int
     end: int
@@ -48,14 +48,14 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class RetentionForecast:
-    """What a group has not read of a partition, and when retention deletes the first of it."""
+    """The unread records of a group in a partition, and when retention deletes the first one."""
 
     group: str
     topic: str
     partition: int
     committed: int
     unread: int
-    """Offsets that are still there and not read."""
+    """Offsets that exist and are not read."""
     lost: int
     """Offsets that were deleted before they were read."""
     next_record: RecordTime
@@ -64,7 +64,7 @@ class RetentionForecast:
     left_ms: int | None = None
     """Time until the first unread record can be deleted; None if it is unknown."""
     estimated: bool = False
-    """Whether `left_ms` rests on the rate of the last hour."""
+    """Whether `left_ms` is computed from the rate of the last hour."""
     held: bool = False
     """Whether retention.hold.groups names the group, so that the broker keeps its records."""
 
@@ -91,7 +91,7 @@ def retention_forecast(
         (
             forecast_partition(each, facts[_place(each)], now_ms)
             for each in with_times
-            # Transaction markers are no records that a group could lose.
+            # Transaction markers are not lost records.
             if each.unread or each.lost
         ),
         key=_urgency,
@@ -126,7 +126,7 @@ def _with_times(
     facts: Mapping[TopicPartition, PartitionFacts],
     times: RecordTimes,
 ) -> Iterator[RetentionForecast]:
-    """The forecasts with the time of the first unread record; one look-up for each round."""
+    """The forecasts with the time of the first unread record, with one request for each round."""
     waiting = [each for each in found if each.unread]
     yield from (each for each in found if not each.unread)
     while waiting:
@@ -184,7 +184,7 @@ def _limits(
 
 
 def _time_for(records: float, facts: PartitionFacts) -> int | None:
-    """The time until so many more records arrive; None if none arrive."""
+    """The time until a number of records arrives; None without a rate."""
     if records <= 0:
         return 0
     return round(records / facts.records_per_ms) if facts.records_per_ms else None
@@ -220,7 +220,7 @@ def _facts(
 
 
 def _offset(found: FoundOffset | None, end: int) -> int | None:
-    """No record is as young as that: nothing has come since."""
+    """No record is newer: nothing has arrived since."""
     if found is None:
         return None
     return end if found.offset < 0 else found.offset

@@ -1,7 +1,7 @@
-"""How large topics are and when retention can delete something: any Kafka cluster reports that.
+"""The sizes of topics, and when retention can delete records next, for any Kafka cluster.
 
-Bytes, offsets, the time of the oldest record and the settings come from the cluster. The segments
-are in no response, so the next deletion is the earliest possible one.
+Bytes, offsets, the time of the oldest record and the settings come from the cluster. No
+response contains segments, so the time of the next deletion is the earliest possible one.
 """
 
 import time
@@ -35,7 +35,7 @@ OLDEST = 0
 
 @dataclass(frozen=True, slots=True)
 class NextDeletion:
-    """What is deleted next: by which setting, and when, or after how many more bytes or records."""
+    """The next deletion: its setting, and the time, bytes or records until then."""
 
     limit: str
     due_ms: int | None = None
@@ -59,7 +59,7 @@ class PartitionSize:
 
 @dataclass(frozen=True, slots=True)
 class TopicSize:
-    """One topic: the sums of its partitions, and the first of what is deleted next."""
+    """One topic: the sums of its partitions, and its next deletion."""
 
     topic: str
     partitions: list[PartitionSize]
@@ -110,9 +110,9 @@ def topic_sizes(
     names: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> list[TopicSize]:
-    """The named topics, or all but the cluster's own.
+    """The named topics, or all except internal ones.
 
-    `progress` is called with the number of topics that are done, and of all.
+    `progress` is called with the number of topics that are done, and the total.
     """
     if not names:
         known = describe_topics(cluster)
@@ -159,7 +159,7 @@ def _offset(found: FoundOffset | None) -> int | None:
 
 
 def retention_settings(configs: Mapping[str, str | None]) -> LogSettings:
-    """The topic's own settings and those that it inherits, as far as the cluster has them."""
+    """The settings of the topic, its own and inherited, where the cluster returns them."""
     known = {name: value for name in RETENTION_CONFIGS if (value := configs.get(name)) is not None}
     return log_settings(Settings.parse({}), known)
 
@@ -172,7 +172,7 @@ def earliest_deletion(
     oldest_ms: int | None,
     now_ms: int,
 ) -> NextDeletion | None:
-    """When the first segment can be deleted at the earliest, from what any cluster reports."""
+    """The earliest time at which the first segment can be deleted."""
     if begin is None or end is None or begin == end:
         return None
     left: list[tuple[str, int]] = []

@@ -26,7 +26,7 @@ def _suggestion(name: str, existing: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(existing), 3)
     if close:
         return f"Did you mean {' or '.join(close)}?"
-    return f"`headrace topics list` shows what exists; `headrace topics create {name}` makes it."
+    return f"`headrace topics list` shows all topics; `headrace topics create {name}` creates it."
 
 
 def replica_brokers(topics: Iterable[TopicDescription]) -> list[int]:
@@ -36,10 +36,10 @@ def replica_brokers(topics: Iterable[TopicDescription]) -> list[int]:
 
 
 def settle_topics(cluster: Cluster, names: Sequence[str], *, present: bool) -> None:
-    """Wait until brokers show what the controller has just done to these topics.
+    """Wait until brokers have seen a change of these topics.
 
-    Apache Kafka answers as soon as its controller knows; without this, the next request may not
-    find a topic that was just created.
+    Apache Kafka responds when the controller has made the change; without this, the next request
+    may not find a topic that was just created.
     """
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     waiting = list(names)

@@ -1,4 +1,4 @@
-"""Transactions: those that are open, what holds the last stable offset, and how to abort them."""
+"""Transactions: open ones, those that hold back the last stable offset, and aborts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ NO_TRANSACTION = -1
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that its coordinator knows as not completed."""
+    """A transaction that is not completed, according to its coordinator."""
 
     transactional_id: str
     state: str
@@ -42,10 +42,10 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionHold:
-    """A producer whose open transaction in a partition keeps readers of committed records back.
+    """A producer with an open transaction in a partition, which holds back read_committed readers.
 
-    Without a `transactional_id` no coordinator knows the transaction: it hangs, and only an abort
-    in the partition ends it.
+    Without a `transactional_id` no coordinator has the transaction: it hangs, and only an abort in
+    the partition ends it.
     """
 
     producer_id: int
@@ -70,13 +70,13 @@ class HeldPartition:
 
     @property
     def hidden(self) -> int:
-        """Offsets that readers of committed records do not get."""
+        """Offsets that read_committed readers do not get."""
         return self.end - self.last_stable
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionAbort:
-    """What an abort ended; not `aborted` if no transaction was open, and the producer is fenced."""
+    """The result of an abort; the producer is fenced also if no transaction was open."""
 
     aborted: bool
     producer_id: int
@@ -106,7 +106,7 @@ def open_transactions(cluster: Cluster, now_ms: int) -> list[OpenTransaction]:
 
 
 def held_partitions(cluster: Cluster, topics: Sequence[str] | None = None) -> list[HeldPartition]:
-    """The partitions, of these topics or of all, that an open transaction keeps back."""
+    """The partitions, of these topics or of all, with a held back last stable offset."""
     known = describe_topics(cluster, topics)
     partitions = [
         TopicPartition(topic.name, index) for topic in known.values() for index in topic.led
@@ -180,7 +180,7 @@ def existing_transaction(cluster: Cluster, transactional_id: str) -> Transaction
 
 
 def abort_transaction(cluster: Cluster, found: TransactionDescription) -> TransactionAbort:
-    """Abort what a transactional id has open, and fence its producer."""
+    """Abort the open transaction of a transactional id, and fence its producer."""
     init_producer(cluster, found.transactional_id, found.timeout_ms)
     return TransactionAbort(found.state == ONGOING, found.producer_id, found.transactional_id)
 

@@ -26,7 +26,7 @@ class ValueEncoder:
         self._codec = _codec(schema)
 
     def encode(self, text: bytes | None) -> bytes | None:
-        """The encoded value; a tombstone stays one."""
+        """The encoded value; None for a tombstone."""
         if text is None:
             return None
         try:
@@ -36,7 +36,7 @@ class ValueEncoder:
         try:
             return header(self._id) + self._codec.encode(found)
         except BadValue as error:
-            raise BadLine(f"not of schema {self._id}: {error}") from None
+            raise BadLine(f"does not match schema {self._id}: {error}") from None
 
 
 def _codec(schema: RegisteredSchema) -> ValueCodec:
@@ -71,7 +71,7 @@ class ValueDecoder:
             found = codec.decode(value[HEADER.size :])
         except Exception as error:
             raise AdminError(
-                f"a value is not of its schema {schema_id}: {error}", code="BAD_VALUE"
+                f"a value does not match its schema {schema_id}: {error}", code="BAD_VALUE"
             ) from None
         return json.dumps(found, ensure_ascii=False, default=_plain).encode()
 

@@ -1,4 +1,4 @@
-"""How many records of a topic fall into which time: ListOffsets by time, for charts and sliders.
+"""The number of records of a topic over time, by ListOffsets with times, for charts.
 
 The figures are differences of offsets, so they also count transaction markers and records that
 were compacted away. At most one request goes to each leader for each point in time; a span in
@@ -42,7 +42,7 @@ class _Search:
     spans: list[tuple[int, int]] = field(default_factory=list)
 
     def next_point(self) -> int | None:
-        """The middle of the next span whose ends differ; equal ends settle all between them."""
+        """The middle of the next span whose ends differ; spans with equal ends are done."""
         while self.spans:
             low, high = self.spans.pop()
             if self.offsets[low] == self.offsets[high]:
@@ -58,7 +58,7 @@ class _Search:
 def topic_volume(
     cluster: Cluster, topic: str, start_ms: int, stop_ms: int, points: int
 ) -> TopicVolume:
-    """The volume between two times at `points` equal distances; both ends are points."""
+    """The volume between two times, at `points` equidistant times including both."""
     if not 2 <= points <= MOST_POINTS or stop_ms <= start_ms:
         raise InvalidRequest(
             f"cannot divide {start_ms} to {stop_ms} into {points} points",
@@ -102,13 +102,13 @@ def _ask(
     wanted: Mapping[TopicPartition, int],
     times_ms: tuple[int, ...],
 ) -> None:
-    """The offset of one point of each partition; a partition without an answer is given up."""
+    """The offset of one point of each partition; partitions without a response are dropped."""
     found = available_offsets(cluster, {at: times_ms[point] for at, point in wanted.items()})
     for at, point in wanted.items():
         search = searches[at]
         if at not in found:
             search.spans.clear()
             continue
-        # A record that arrives meanwhile lies after the end that all points are measured by.
+        # Records that arrive meanwhile are after the common end of all points.
         offset = found[at].offset
         search.offsets[point] = search.end if offset < 0 else min(offset, search.end)

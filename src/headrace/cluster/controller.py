@@ -39,7 +39,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 stands for the broker's default."""
+    """A topic to create; -1 is the broker's default."""
 
     name: str
     partitions: int = -1
@@ -76,7 +76,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Changes to the configs of one resource; `fresh` drops those it has so far.
+    """Changes to the configs of one resource; `fresh` replaces all existing ones.
 
     `broker` has the bounds for the configs of a group.
     """
@@ -127,10 +127,10 @@ def create_topics(
     defaults: Defaults,
     new_id: Callable[[], uuid.UUID],
 ) -> list[Topic | KafkaError]:
-    """The new topic for each request, or the error that refuses it."""
+    """The new topic or an error, for each request."""
     results: list[Topic | KafkaError] = []
-    # Names taken by earlier topics of the same request. The image does not change here: the
-    # decision may never be written.
+    # Names of earlier topics of the same request. The image does not change: the commit of this
+    # decision may fail.
     taken_forms: dict[str, str] = {}
     taken = set()
     start = len(image.topics)
@@ -207,7 +207,7 @@ def alter_configs(image: Image, alteration: Alteration) -> Topic | AlteredConfig
 
 
 def _alter_topic(image: Image, alteration: Alteration) -> Topic:
-    """The topic with its configs altered; INVALID_CONFIG for a name or value that is wrong."""
+    """The topic with its configs altered; INVALID_CONFIG if a name or value is invalid."""
     topic = image.topics.get(alteration.name)
     if topic is None:
         raise KafkaError(
@@ -221,7 +221,7 @@ def _alter_topic(image: Image, alteration: Alteration) -> Topic:
 
 
 def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
-    """A broker's live configs, altered; INVALID_REQUEST for what cannot be changed live."""
+    """A broker's live configs, altered; INVALID_REQUEST for configs that need a restart."""
     current = {} if alteration.fresh else image.broker_configs.get(alteration.name, {})
     configs = _alter(current, alteration.changes, TABLE)
     try:
@@ -250,8 +250,8 @@ def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
 
 
 def _alter_group(image: Image, alteration: Alteration) -> Mapping[str, str]:
-    """A group's configs, altered; INVALID_CONFIG for a name or value that is wrong."""
-    assert alteration.broker is not None, "the bounds are the broker's"
+    """A group's configs, altered; INVALID_CONFIG if a name or value is invalid."""
+    assert alteration.broker is not None, "an alteration of a group has the broker's settings"
     current = {} if alteration.fresh else image.group_configs.get(alteration.name, {})
     configs = _alter(current, alteration.changes, GROUP_TABLE)
     try:

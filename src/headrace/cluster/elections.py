@@ -2,7 +2,7 @@
 
 The rules are those of KIP-966: a replica that leaves the in-sync set while that is smaller than
 `min.insync.replicas` stays eligible, because it still holds everything that was acknowledged
-(nothing is committed below that size). A broker that stopped uncleanly may have lost what it held:
+(nothing is committed below that size). A broker that stopped uncleanly may have lost records:
 it is neither in sync nor eligible until it has caught up. If no replica is eligible, the last
 leader is elected when it returns; any other replica needs `unclean.leader.election.enable`.
 """
@@ -15,7 +15,7 @@ from headrace.types import BrokerId
 
 
 def effective_min_isr(state: PartitionState, configured: int) -> int:
-    """How many replicas have to be in sync before anything is committed.
+    """The number of in-sync replicas that a commit needs.
 
     Replicas that a reassignment adds do not count yet: commits do not wait for them.
     """
@@ -118,7 +118,7 @@ def without_damaged(
 
 
 def with_isr(state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int) -> PartitionState:
-    """The state with the in-sync set that its leader asks for."""
+    """The state with the in-sync set that its leader proposes."""
     if len(isr) >= effective_min_isr(state, min_isr):
         eligible: tuple[BrokerId, ...] = ()
     else:
@@ -135,7 +135,7 @@ def first_of(
 
 
 def with_epochs(old: PartitionState, new: PartitionState) -> PartitionState:
-    """The new state with its epochs: a change of leader, also to none, begins an epoch."""
+    """The new state with its epochs: a change of leader, also to none, begins a leader epoch."""
     if new == old:
         return old
     epoch = old.leader_epoch + (new.leader != old.leader)

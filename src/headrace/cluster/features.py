@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Feature(NamedTuple):
-    """A named capability with its range of levels here, and the level that the cluster uses."""
+    """A feature with the levels that this broker supports, and the level that the cluster uses."""
 
     name: str
     min_level: int

@@ -1,7 +1,7 @@
 """An immutable image of the cluster: its brokers, topics, configs and partition leaders.
 
-A change makes a new image, which shares everything that did not change with the old one. Nothing
-here decides anything, and nothing here reads or writes.
+A change makes a new image, which shares everything that did not change with the old one. This
+module makes no decisions and does no I/O.
 """
 
 import uuid
@@ -20,13 +20,13 @@ NO_LEADER = -1
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
-"""Topics that brokers write themselves; clients see them marked as such."""
+"""Topics that only brokers write; clients see them as internal."""
 CLUSTER_DEFAULT = ""
 """The key in `broker_configs` of the cluster-wide default configs."""
 
 
 class Endpoint(NamedTuple):
-    """Where a broker is reached by the clients of one listener."""
+    """The advertised address of a broker for the clients of one listener."""
 
     listener: str
     host: str
@@ -35,7 +35,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker and where it is reached."""
+    """A broker and its addresses."""
 
     id: BrokerId
     host: str
@@ -111,7 +111,7 @@ class Image:
     """Users, ACLs, quotas and delegation tokens."""
 
     def with_topics(self, changed: Iterable[Topic], removed: Iterable[Topic] = ()) -> "Image":
-        """The image after these topics appeared or changed, and those went away."""
+        """The image with these topics added or changed, and those removed."""
         topics, names, folded = dict(self.topics), dict(self.names), dict(self.folded)
         for topic in removed:
             del topics[topic.name], names[topic.id]
@@ -130,11 +130,11 @@ class Image:
         )
 
     def with_broker(self, broker: Broker) -> "Image":
-        """The image after this broker appeared or moved."""
+        """The image with this broker added or changed."""
         return replace(self, version=self.version + 1, brokers={**self.brokers, broker.id: broker})
 
     def without_broker(self, gone: BrokerId) -> "Image":
-        """The image that other brokers may have after they lost this broker: one of them leads.
+        """The image that other brokers may have if this broker is dead for them: one of them leads.
 
         Epochs are unchanged, so that any later metadata is newer.
         """

@@ -86,7 +86,7 @@ class Membership:
         if image.controller_id not in image.brokers:
             if not self._registration.become_controller():
                 return
-            logger.info("broker %d is the controller now", self._node_id)
+            logger.info("broker %d became the controller", self._node_id)
         if self.is_controller:
             self._as_controller(self.settle)
 
@@ -118,9 +118,9 @@ class Membership:
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
-            logger.info("broker %d is not the controller any more", self._node_id)
+            logger.info("broker %d is no longer the controller", self._node_id)
 
-    # ------------------------------------------------------------------------- what brokers ask
+    # ---------------------------------------------------------------------- requests of brokers
 
     def alter_isr(self, wanted: Iterable[IsrChange]) -> None:
         """Write ISR changes, for partitions whose epochs are as their leader knew them.

@@ -1,4 +1,4 @@
-"""The cluster's metadata as this broker holds it: the image, kept in step with the store.
+"""The cluster's metadata as this broker holds it: the image, and its changes.
 
 `controller.py` decides a change on the current image; it is committed to the store and then
 published: the image is replaced and every listener is called. If another broker committed first,
@@ -176,7 +176,7 @@ class Metadata:
         return results
 
     def _guard(self, as_controller: bool) -> list[Change]:
-        """The checks of a commit that changes partitions; KafkaError if one fails already."""
+        """The checks of a commit that changes partitions; KafkaError if one cannot succeed."""
         if self._alone is not None:
             return []
         if as_controller:
@@ -350,7 +350,7 @@ def new_cluster_id() -> str:
 
 
 def _same(old: Image, new: Image) -> bool:
-    """Whether two images differ in nothing but their number."""
+    """Whether two images are equal except for their versions."""
     return (
         old.brokers == new.brokers
         and old.controller_id == new.controller_id

@@ -90,7 +90,7 @@ def _changed(old: PartitionState, new: PartitionState) -> PartitionState:
     """The new state with its epochs. Removing a replica begins a leader epoch, as in Kafka.
 
     A removed replica loses its data. If it is added again, the leader must not use an old fetch
-    of it, or the offset it remembers, as proof of what the replica holds.
+    of it, or an offset that it remembers, as the position of the replica.
     """
     after = with_epochs(old, new)
     if set(old.replicas) <= set(new.replicas) or after.leader_epoch != old.leader_epoch:

@@ -35,8 +35,8 @@ def reassign(
 ) -> Outcome:
     """Begin or cancel reassignments.
 
-    `registered` are the brokers that the cluster knows, alive or not; a reassignment to one that is
-    not alive waits for it. `may_resize` is whether partitions may get more or fewer replicas.
+    `registered` are the brokers that have ever registered, alive or not; a reassignment to one that
+    is not alive waits for it. `may_resize` is whether the number of replicas may change.
     """
 
     def moved(state: PartitionState, request: ReassignmentRequest) -> PartitionState:
@@ -109,7 +109,7 @@ def _check_target(
     elif len(set(wanted)) != len(wanted):
         reason = f"a broker is named more than once: {list(wanted)}"
     elif unknown := [broker for broker in wanted if broker not in registered]:
-        reason = f"there is no broker {unknown[0]}"
+        reason = f"unknown broker {unknown[0]}"
     else:
         return
     raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition}: {reason}")
@@ -127,7 +127,7 @@ def _change(
         topic = image.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             error = KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {name}-{index}"
             )
             results.append(error)
             continue

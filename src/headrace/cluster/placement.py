@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of new partitions. Pure; the first replica is the leader."""
+"""Places the replicas of new partitions on brokers. Pure; the first replica is the leader."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -10,10 +10,10 @@ from headrace.types import BrokerId
 def place(
     brokers: Iterable[Broker], partitions: int, replication_factor: int, start: int = 0
 ) -> list[tuple[BrokerId, ...]]:
-    """Replicas for `partitions` partitions; leaders and followers go round all brokers.
+    """Replicas for `partitions` partitions; leaders and followers go round a ring of all brokers.
 
-    `start` is where the round begins; varying it also spreads many small topics.
-    Neighbours in the round are in different racks where racks are known. The caller has checked
+    `start` is the first position in the ring; varying it also spreads many small topics.
+    Neighbours in the ring are in different racks where racks are known. The caller has checked
     that there are at least `replication_factor` brokers.
     """
     ring = _ring(brokers)
@@ -41,7 +41,7 @@ def _replicas(
 
 
 def _ring(brokers: Iterable[Broker]) -> list[Broker]:
-    """The brokers in the order in which replicas go round: racks take turns."""
+    """The brokers in the order of the ring: racks alternate."""
     racks: dict[str | None, list[Broker]] = {}
     for broker in sorted(brokers, key=lambda one: one.id):
         racks.setdefault(broker.rack, []).append(broker)

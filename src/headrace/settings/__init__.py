@@ -1,4 +1,4 @@
-"""The settings: one table in Kafka's own names, how files are read, what a topic ends up with."""
+"""The settings: the tables with Kafka's names, files of settings, and the settings of topics."""
 
 from headrace.settings.client_metrics_table import (
     CLIENT_METRICS_TABLE,

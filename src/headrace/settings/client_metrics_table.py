@@ -26,7 +26,7 @@ MATCH_NAMES = (
     "client_source_address",
     "client_source_port",
 )
-"""What a pattern can be about."""
+"""The attributes of a client that a pattern can match."""
 
 
 def _row(name: str, kind: Type, default: int | tuple[str, ...], doc: str) -> Setting:
@@ -76,12 +76,12 @@ def parse_interval_ms(configs: Mapping[str, str]) -> int:
 
 
 def parse_metrics(configs: Mapping[str, str]) -> list[str]:
-    """The prefixes that a subscription asks for."""
+    """The prefixes of metrics in a subscription."""
     return _words(configs.get(METRICS, ""))
 
 
 def parse_match(configs: Mapping[str, str]) -> dict[str, "Expression"]:
-    """The patterns of a subscription by the name that they are about; the last one counts.
+    """The patterns of a subscription by attribute; the last one for each wins.
 
     INVALID_CONFIG if one is malformed.
     """

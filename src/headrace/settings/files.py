@@ -1,7 +1,7 @@
-"""Settings from files and from the command line: names and texts, each checked where it stands.
+"""Settings from files and from the command line: names and texts, checked with their position.
 
-Java's properties (what Kafka's server.properties is) and TOML. Both loaders refuse a setting
-with its file and line; what they return can be given to `Settings.parse`.
+Files are Java properties, such as Kafka's server.properties, or TOML. Errors have the file and the
+line; the result is for `Settings.parse`.
 """
 
 import re
@@ -133,7 +133,7 @@ def _toml_text(where: str, name: str, leaf: object) -> str:
 
 
 def _line_of(text: str, name: str) -> int:
-    """The line that sets `name`: TOML's parser does not tell, so this looks for its last words."""
+    """The line that sets `name`: TOML's parser has no positions, so the text is searched."""
     words = name.split(".")
     for start in range(len(words)):
         tail = r"\s*\.\s*".join(rf'["\']?{re.escape(word)}["\']?' for word in words[start:])

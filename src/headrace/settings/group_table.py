@@ -1,7 +1,7 @@
 """The configs of a group: Kafka 4.1's names, types, defaults, checks and bounds.
 
-The value of the broker setting counts where the group gives none. Configs of share and streams
-groups are checked and kept; they have no effect, because there are no such groups yet.
+A group without a config uses the value of the broker setting. Configs of share and streams groups
+are checked and stored; they have no effect, because there are no such groups yet.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _RESET = matching(
 
 
 class Bounds(NamedTuple):
-    """The broker settings between which a group's value has to be."""
+    """The broker settings that bound the value of a group."""
 
     low: str
     high: str
@@ -79,26 +79,26 @@ def _row(
 # fmt: off
 _ROWS = (
     _group(SESSION_TIMEOUT, 1, "group.consumer.session.timeout.ms", 45_000,
-           "Silence after which a member of the group is taken for dead."),
+           "Session timeout of the members."),
     _group(HEARTBEAT_INTERVAL, 1, "group.consumer.heartbeat.interval.ms", 5_000,
-           "Time between two heartbeats of a member."),
+           "Heartbeat interval of the members."),
     _group("share.session.timeout.ms", 1, "group.share.session.timeout.ms", 45_000,
-           "Silence after which a member of a share group is taken for dead."),
+           "Session timeout of the members of a share group."),
     _group("share.heartbeat.interval.ms", 1, "group.share.heartbeat.interval.ms", 5_000,
-           "Time between two heartbeats of a member of a share group."),
+           "Heartbeat interval of the members of a share group."),
     _group("share.record.lock.duration.ms", 1000, "group.share.record.lock.duration.ms", 30_000,
-           "How long a record that was given out stays locked for its member."),
+           "How long a delivered record stays locked for its member."),
     _row("share.auto.offset.reset", Type.STRING, "latest", _RESET,
          "Where a share group begins to read a partition."),
     _row("share.isolation.level", Type.STRING, "read_uncommitted",
          one_of("read_committed", "read_uncommitted"),
          "Whether a share group reads records of transactions that are open or aborted."),
     _group("streams.session.timeout.ms", 1, "group.streams.session.timeout.ms", 45_000,
-           "Silence after which a member of a streams group is taken for dead."),
+           "Session timeout of the members of a streams group."),
     _group("streams.heartbeat.interval.ms", 1, "group.streams.heartbeat.interval.ms", 5_000,
-           "Time between two heartbeats of a member of a streams group."),
+           "Heartbeat interval of the members of a streams group."),
     _group("streams.num.standby.replicas", 0, "group.streams.num.standby.replicas", 0,
-           "Copies of a task's state on other members of a streams group."),
+           "Standby replicas of each task of a streams group."),
 )
 # fmt: on
 
@@ -114,7 +114,7 @@ def group_value(broker: Settings, configs: Mapping[str, str], name: str) -> Valu
 
 
 def check_group_configs(broker: Settings, configs: Mapping[str, str]) -> None:
-    """SettingError unless every config is right, within the broker's bounds, and they fit."""
+    """SettingError unless all configs are valid, within the broker's bounds, and consistent."""
     for name, text in configs.items():
         row = GROUP_TABLE.get(name)
         if row is None:

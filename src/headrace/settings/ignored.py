@@ -1,4 +1,4 @@
-"""Names that a Kafka user's file may hold and that mean nothing here: accepted, with a note."""
+"""Names in files written for Kafka that have no effect: they are accepted and logged."""
 
 from headrace.settings.no_effect import BROKER_NO_EFFECT
 
@@ -6,7 +6,7 @@ _KRAFT = "Headrace keeps its metadata in its own store and has no KRaft quorum"
 _TIERED = "Headrace has no tiered storage"
 _JVM = "it configures Java classes, and Headrace loads none"
 _REMOVED = "Kafka removed it, and Headrace stores the current message format only"
-_INSIDE = "it tunes the inside of Kafka's broker"
+_INSIDE = "it tunes internals of Kafka's broker"
 _METRICS = "Headrace's metrics are not reported through Java classes"
 
 _EXACT = {
@@ -52,7 +52,7 @@ _PREFIXES = {
     "rlmm.config.": _TIERED,
     "kafka.metrics.": _METRICS,
     "metrics.": _METRICS,
-    "alter.log.dirs.replication.quota.": "Moves between folders are not paced by samples",
+    "alter.log.dirs.replication.quota.": "moves between folders are not limited by samples",
 }
 
 

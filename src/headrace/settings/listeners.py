@@ -16,7 +16,7 @@ from headrace.types import Address
 
 PLAINTEXT = "PLAINTEXT"
 LISTENER_PREFIX = "listener.name."
-"""Before the lower-case name of a listener, of a setting that is for it alone."""
+"""The prefix of a setting for one listener, followed by its name in lower case."""
 PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _LISTENERS = "listeners"
@@ -76,7 +76,7 @@ class Listeners(NamedTuple):
 
 
 def parse_listeners(values: Mapping[str, Value], given: Collection[str]) -> Listeners:
-    """The listeners that the settings describe; SettingError if they do not fit together.
+    """The listeners that the settings describe; SettingError if they are inconsistent.
 
     `given` are the names of the settings that were given, the others have their defaults.
     """
@@ -180,7 +180,7 @@ def _check_advertised(name: str, address: Address, bound: Collection[str]) -> No
 
 
 def _dialable(bind: Address) -> Address:
-    """Where clients connect if nothing else is advertised: a wildcard is no address."""
+    """The default advertised host: localhost instead of a wildcard address."""
     return bind._replace(host="localhost") if bind.host in _ALL_INTERFACES else bind
 
 

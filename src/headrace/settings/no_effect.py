@@ -1,7 +1,7 @@
-"""Settings that are accepted and kept, and that nothing reads in this version.
+"""Settings that are accepted and have no effect in this version.
 
-The one place to take a name from once its setting begins to work. A test searches the source
-for every setting's name, so this list can be neither too long nor too short.
+Remove a name from this list when its setting begins to have an effect. A test compares the list
+with the names that occur in the source.
 """
 
 from headrace.settings.setting import Setting

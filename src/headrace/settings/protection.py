@@ -19,7 +19,7 @@ _CLIENT_AUTH = "ssl.client.auth"
 _NOT_HONOURED = BROKER_NO_EFFECT & {row.name for row in SECURITY_ROWS}
 
 _JAVA_CLASS = "it names a Java class that decides what clients may do, and Headrace loads none"
-_NO_LOGINS = "Headrace has no logins in this version"
+_JAVA_LOGIN = "it configures Java's login classes, and Headrace loads none"
 _JAVA_TLS = "it configures Java's TLS, and Headrace uses OpenSSL"
 
 _NAMES = {
@@ -28,7 +28,7 @@ _NAMES = {
     "create.topic.policy.class.name": _JAVA_CLASS,
     "delegation.token.master.key": "Kafka 4.0 removed it; set delegation.token.secret.key",
     "principal.builder.class": _JAVA_CLASS,
-    "sasl.mechanism.controller.protocol": _NO_LOGINS,
+    "sasl.mechanism.controller.protocol": "Headrace has no KRaft controllers",
     "security.providers": _JAVA_TLS,
     "ssl.engine.factory.class": _JAVA_TLS,
     "ssl.keymanager.algorithm": _JAVA_TLS,
@@ -38,18 +38,18 @@ _NAMES = {
 }
 
 _PREFIXES = {
-    "sasl.client.": _NO_LOGINS,
-    "sasl.kerberos.": "the Kerberos library gets and renews tickets by itself",
-    "sasl.login.": _NO_LOGINS,
+    "sasl.client.": _JAVA_LOGIN,
+    "sasl.kerberos.": "the Kerberos library gets and renews tickets",
+    "sasl.login.": _JAVA_LOGIN,
     "sasl.oauthbearer.assertion.": "Headrace has no logins with signed assertions",
     "sasl.oauthbearer.client.": "give clientId and clientSecret in sasl.jaas.config instead",
-    "sasl.oauthbearer.jwt.": "it names a Java class, and Headrace checks tokens by itself",
-    "sasl.server.callback.": _NO_LOGINS,
+    "sasl.oauthbearer.jwt.": "it names a Java class, and Headrace loads none",
+    "sasl.server.callback.": _JAVA_LOGIN,
 }
 
 
 def why_refused(name: str) -> str:
-    """Why a security setting without a row in the table is refused; empty if it is none."""
+    """Why a security setting without a row in the table is refused; empty for other names."""
     why = _NAMES.get(name)
     if why is None:
         why = next((why for prefix, why in _PREFIXES.items() if name.startswith(prefix)), "")

@@ -1,4 +1,4 @@
-"""Settings as the broker uses them: checked, parsed once, topics resolved over the broker's.
+"""Settings as the broker uses them: checked and parsed once; topic configs override settings.
 
 Lookups happen at start and when a config changes; hot code keeps the values it needs.
 """
@@ -44,11 +44,11 @@ class Settings:
         self.ignored: Mapping[str, str] = {
             name: why for name in explicit if (why := why_ignored(name))
         }
-        """What was given and has no effect here: the name, and why."""
+        """Given settings that are ignored: the name and the reason."""
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """What was given, is a setting, and is not used in this version."""
+        """Given settings that have no effect in this version."""
         return tuple(name for name in self.explicit if self._is_unused(name))
 
     def _is_unused(self, name: str) -> bool:
@@ -85,7 +85,7 @@ class Settings:
         return Settings.parse(given)
 
     def for_listener(self, listener: str) -> "Settings":
-        """The settings with those in place that `listener.name.<listener>.` gives one listener."""
+        """The settings of one listener: those with its prefix override the others."""
         prefix = f"{LISTENER_PREFIX}{listener.lower()}."
         values = dict(self._values)
         for name, text in self.explicit.items():
@@ -95,7 +95,7 @@ class Settings:
         return Settings(self.explicit, values)
 
     def value(self, name: str) -> Value:
-        """The value of `name`; where it has none, that of the first synonym that has one."""
+        """The value of `name`, or of its first synonym that has a value."""
         value = self._values[name]
         return self._stand_in(TABLE[name]) if value is None else value
 
@@ -155,7 +155,7 @@ class Settings:
         for synonym in row.synonyms:
             value = self.value(synonym.name)
             if isinstance(value, int) and not isinstance(value, bool) and synonym.factor != 1:
-                # -1 hours is "for ever", and not an hour before the epoch.
+                # -1 means no limit, in any unit.
                 return -1 if value < 0 else min(value * synonym.factor, LONG_MAX)
             if value is not None:
                 return value
@@ -209,20 +209,20 @@ def check_topic_config(name: str, value: str) -> None:
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
-    """SettingError unless every config is right and they fit together."""
+    """SettingError unless all configs are valid and consistent."""
     for name, value in configs.items():
         check_topic_config(name, value)
     low, high = configs.get("min.compaction.lag.ms"), configs.get("max.compaction.lag.ms")
     if low is not None and high is not None and int(low) > int(high):
         raise SettingError(
             f"min.compaction.lag.ms={low}: expected no more than max.compaction.lag.ms={high}; "
-            "lower the one or raise the other"
+            "lower the first or raise the second"
         )
 
 
 def unknown(name: str, known: Iterable[str], kind: str) -> SettingError:
     """The error for an unknown name, with the most similar existing names."""
-    # Imported here: only a mistake needs it, and every start would pay for it.
+    # Imported here, because it is slow and needed for errors only.
     from difflib import get_close_matches
 
     if kind == TOPIC_CONFIG and name in TABLE:

@@ -25,14 +25,14 @@ AUTHORIZERS = (
 # fmt: off
 SECURITY_ROWS: tuple[Setting, ...] = (
     _row("authorizer.class.name", Type.STRING, "", one_of("", *AUTHORIZERS),
-         "Switches ACLs on. Headrace has an authorizer of its own, which decides as the class "
-         "named here; classes of others cannot be loaded."),
+         "Enables ACLs. Headrace's authorizer decides as the class named here; other classes "
+         "cannot be loaded."),
     _row("super.users", Type.STRING, "", None,
-         "Who may do everything: User:name, separated by semicolons."),
+         "Principals that may do everything: User:name, separated by semicolons."),
     _row("allow.everyone.if.no.acl.found", Type.BOOLEAN, False, None,
-         "Allow everyone where no permission names the resource."),
+         "Allow all operations on resources without an ACL."),
     _row("delegation.token.secret.key", Type.PASSWORD, None, None,
-         "Switches delegation tokens on: the key that their secrets are computed from. All brokers "
+         "Enables delegation tokens: the key from which their HMACs are computed. All brokers "
          "of a cluster need the same one, and another one makes all tokens invalid."),
     _row("delegation.token.max.lifetime.ms", Type.LONG, 7 * DAY_MS, at_least(1),
          "How long a delegation token can be renewed."),
@@ -50,12 +50,12 @@ SECURITY_ROWS: tuple[Setting, ...] = (
     _row("connections.max.reauth.ms", Type.LONG, 0, at_least(0),
          "Time after which a client must log in again; 0 is never."),
     _row("connection.failed.authentication.delay.ms", Type.INT, 100, at_least(0),
-         "How long a failed login waits for its answer."),
+         "How long the response to a failed login is delayed."),
     Setting("sasl.enabled.mechanisms", Type.LIST, ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-            "Ways to log in on listeners with SASL.", some_of(*MECHANISMS),
+            "The SASL mechanisms that clients may use.", some_of(*MECHANISMS),
             kafka_default="GSSAPI"),
     Setting("sasl.mechanism.inter.broker.protocol", Type.STRING, "SCRAM-SHA-512",
-            "How brokers log in to each other, if their listener has SASL.", one_of(*MECHANISMS),
+            "The SASL mechanism between brokers, if their listener has SASL.", one_of(*MECHANISMS),
             kafka_default="GSSAPI"),
     _row("sasl.jaas.config", Type.PASSWORD, None, None,
          "The name and password with which this broker logs in to others, in Kafka's JAAS form: "
@@ -64,7 +64,7 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          '`com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true '
          'keyTab="..." principal="kafka/HOST@REALM";`.'),
     _row("headrace.sasl.plain.without.tls", Type.BOOLEAN, False, None,
-         "Allow PLAIN on listeners without TLS, where everyone on the way can read passwords."),
+         "Allow PLAIN on listeners without TLS, where passwords can be intercepted."),
     _row("sasl.server.max.receive.size", Type.INT, 512 * 1024, at_least(1),
          "The largest message taken from a client that has not logged in."),
     _row("sasl.kerberos.service.name", Type.STRING, None, None,
@@ -76,14 +76,14 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          "applies decides."),
     _row("sasl.oauthbearer.jwks.endpoint.url", Type.STRING, None, None,
          "The issuer's key set (JWKS), which checks the signatures of tokens: https://..., "
-         "file:///..., or http://... where nobody can change it on the way."),
+         "file:///..., or http://... in a network where it cannot be tampered with."),
     _row("sasl.oauthbearer.jwks.endpoint.refresh.ms", Type.LONG, 3_600_000, at_least(1),
-         "Time between two readings of the key set. A token with an unknown key makes it be read "
-         "earlier, at most every 10 s."),
+         "Interval at which the key set is read. A token with an unknown key causes another read, "
+         "at most every 10 s."),
     _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Type.LONG, 100, at_least(0),
-         "First pause after a failed reading of the key set; it doubles with each failure."),
+         "First pause after a failed read of the key set; it doubles with each failure."),
     _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Type.LONG, 10_000, at_least(0),
-         "Longest pause after a failed reading of the key set."),
+         "Longest pause after a failed read of the key set."),
     _row("sasl.oauthbearer.token.endpoint.url", Type.STRING, None, None,
          "Where this broker gets the token for its login to other brokers: by the grant "
          "client_credentials with the clientId and clientSecret of sasl.jaas.config, or "
@@ -101,9 +101,9 @@ SECURITY_ROWS: tuple[Setting, ...] = (
     _row("sasl.oauthbearer.clock.skew.seconds", Type.INT, 30, at_least(0),
          "How far the issuer's clock may be off."),
     _row("headrace.oauthbearer.test.unsigned.tokens", Type.BOOLEAN, False, None,
-         "For tests only: accept unsigned tokens (alg=none), with which everyone is every user."),
+         "For tests only: accept unsigned tokens (alg=none), with which a client can be any user."),
     _row("headrace.sasl.oauthbearer.without.tls", Type.BOOLEAN, False, None,
-         "Allow OAUTHBEARER on listeners without TLS, where everyone on the way can read tokens."),
+         "Allow OAUTHBEARER on listeners without TLS, where tokens can be intercepted."),
     _row("ssl.keystore.location", Type.STRING, None, None,
          "File with the server's private key and certificates."),
     Setting("ssl.keystore.type", Type.STRING, "PEM",
@@ -124,28 +124,28 @@ SECURITY_ROWS: tuple[Setting, ...] = (
     _row("ssl.truststore.certificates", Type.PASSWORD, None, None,
          "Those authorities themselves, as PEM text."),
     _row("ssl.client.auth", Type.STRING, "none", one_of("none", "requested", "required"),
-         "Whether clients must show a certificate."),
+         "Whether clients must have a certificate."),
     _row("ssl.enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"),
-         some_of("TLSv1.2", "TLSv1.3"), "Versions of TLS that are spoken."),
+         some_of("TLSv1.2", "TLSv1.3"), "Enabled versions of TLS."),
     _row("ssl.protocol", Type.STRING, "TLSv1.3", one_of("TLSv1.2", "TLSv1.3", "TLS"),
          "The version of TLS that is preferred."),
-    _row("ssl.cipher.suites", Type.LIST, (), None, "Cipher suites allowed; empty is the default."),
+    _row("ssl.cipher.suites", Type.LIST, (), None, "Cipher suites allowed; empty: the default."),
     _row("ssl.endpoint.identification.algorithm", Type.STRING, "https", None,
-         "Check host names between brokers; empty switches it off."),
+         "Check host names between brokers; empty: do not."),
     _row("ssl.principal.mapping.rules", Type.STRING, "DEFAULT", None,
          "How a certificate's name becomes a user's name."),
     _row("ssl.allow.dn.changes", Type.BOOLEAN, False, None,
-         "Let a renewed certificate carry another name."),
+         "Allow another name in a renewed certificate."),
     _row("zookeeper.ssl.client.enable", Type.BOOLEAN, False, None,
          "TLS to ZooKeeper, on its secureClientPort."),
     _row("zookeeper.clientCnxnSocket", Type.STRING, None, None,
          "Kafka needs org.apache.zookeeper.ClientCnxnSocketNetty here for TLS to ZooKeeper; "
-         "Headrace accepts it and does without."),
+         "Headrace accepts it and does not need it."),
     _row("zookeeper.ssl.keystore.location", Type.STRING, None, None,
-         "File with the private key and certificates with which this broker shows who it is to "
+         "File with the private key and certificates of this broker for "
          "ZooKeeper."),
     _row("zookeeper.ssl.keystore.type", Type.STRING, None, one_of("PEM", "JKS", "PKCS12"),
-         "Form of that file; Headrace reads PEM and PKCS12. Without it the suffix tells: .pem, "
+         "Form of that file; Headrace reads PEM and PKCS12. By default by the suffix: .pem, "
          ".p12 or .pfx."),
     _row("zookeeper.ssl.keystore.password", Type.PASSWORD, None, None,
          "Password of that file, or of an encrypted key in a PEM file."),
@@ -159,16 +159,16 @@ SECURITY_ROWS: tuple[Setting, ...] = (
             "The version of TLS that is preferred.", one_of("TLSv1.2", "TLSv1.3"),
             kafka_default="TLSv1.2"),
     Setting("zookeeper.ssl.enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"),
-            "Versions of TLS that are spoken.", some_of("TLSv1.2", "TLSv1.3")),
+            "Enabled versions of TLS.", some_of("TLSv1.2", "TLSv1.3")),
     _row("zookeeper.ssl.cipher.suites", Type.LIST, (), None,
-         "Cipher suites allowed; empty is the default."),
+         "Cipher suites allowed; empty: the default."),
     _row("zookeeper.ssl.endpoint.identification.algorithm", Type.STRING, "HTTPS", None,
-         "Check that ZooKeeper's certificate names its host; empty switches it off."),
+         "Check that ZooKeeper's certificate names its host; empty: do not."),
     _row("zookeeper.ssl.crl.enable", Type.BOOLEAN, False, None,
          "Check lists of revoked certificates."),
     _row("zookeeper.ssl.ocsp.enable", Type.BOOLEAN, False, None,
          "Ask the authority whether a certificate is revoked."),
     _row("ssl.allow.san.changes", Type.BOOLEAN, False, None,
-         "Let a renewed certificate carry other host names."),
+         "Allow other host names in a renewed certificate."),
 )
 # fmt: on

@@ -57,7 +57,7 @@ _AUTHENTICATION = (
          "a token of an OAuth provider, CERTIFICATE with their TLS certificate."),
     _row("authentication.realm", Type.STRING, "",
          matching(r'[ !#-\[\]-~]*', "printable ASCII without quotes and backslashes"),
-         "The realm that clients are told; without it, the name of the service."),
+         "The realm in challenges; by default the name of the service."),
     _row("authentication.roles", Type.LIST, ("*",), some_of("*", *ROLES),
          "Users need one of these roles; * is any."),
     _row("headrace.authentication.users.file", Type.STRING, "", None,
@@ -66,10 +66,10 @@ _AUTHENTICATION = (
     _row("headrace.authentication.default.role", Type.STRING, "none", one_of("none", *ROLES),
          "The role of users of tokens and certificates who are not in that file."),
     _row("headrace.authentication.anonymous.role", Type.STRING, "none", one_of("none", *ROLES),
-         "The role of clients that do not log in; read lets everybody read."),
+         "The role of clients that do not log in; read allows all clients to read."),
     _row("headrace.authentication.without.tls", Type.BOOLEAN, False, None,
-         "Allow logins over http:// on addresses that other machines reach, where everyone on the "
-         "way can read passwords and tokens: for a service behind a proxy that has TLS."),
+         "Allow logins over http:// on addresses that other machines reach, where passwords "
+         "and tokens can be intercepted: for a service behind a proxy that has TLS."),
     _row("headrace.audit.file", Type.STRING, "", None,
          "File of the audit log: one JSON object a line for each login that failed. Without it "
          "they go to the service's log."),
@@ -130,8 +130,9 @@ CONSOLE_TABLE: dict[str, Setting] = {
         Setting("console.metrics.partitions", Type.BOOLEAN, True,
                 "Whether these metrics have a row for each partition.", scope="service"),
         Setting("console.masks", Type.LIST, (),
-                "Fields that nobody sees, as TOPIC:PATH. TOPIC may end with *; PATH is key, value, "
-                "value.FIELD.FIELD, or headers.NAME. An example: orders*:value.card.number.",
+                "Fields that are hidden from all users, as TOPIC:PATH. TOPIC may end with *; "
+                "PATH is key, value, value.FIELD.FIELD, or headers.NAME. An example: "
+                "orders*:value.card.number.",
                 scope="service"),
         Setting("console.hosts", Type.STRING, "",
                 "Further host names under which browsers reach the console, separated by commas. "

@@ -1,7 +1,7 @@
-"""One row of the settings table: its type, its check, how its text becomes a value.
+"""One row of the settings table: its type, its check, and the conversion of its text.
 
 The rows are in the modules `*_table.py`. They are
-named tuples because every start of a broker makes some hundreds of them.
+named tuples because each start of a broker creates some hundreds of them.
 """
 
 import math
@@ -20,7 +20,7 @@ LONG_MAX = 2**63 - 1
 
 
 class Type(IntEnum):
-    """Kafka's types of settings, by the numbers that DescribeConfigs answers with."""
+    """Kafka's types of settings, by the numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -37,24 +37,24 @@ WHOLE_NUMBER_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 
 
 class Check(NamedTuple):
-    """What a value must be beyond its type; `expected` completes "expected ..."."""
+    """A condition on a value beyond its type; `expected` completes "expected ..."."""
 
     expected: str
     accepts: Callable[[Value], bool]
 
 
 class Synonym(NamedTuple):
-    """A setting that stands in where this one is not given; its value times `factor`."""
+    """A setting whose value, times `factor`, is used if another one is not given."""
 
     name: str
     factor: int = 1
 
 
 class Setting(NamedTuple):
-    """A name that users may set, and everything there is to know about it.
+    """A setting: its name, type, default, check and documentation.
 
-    A value of None means "not given": the first of `synonyms` that has a value stands in.
-    `inert` rows are accepted and kept, and nothing reads them.
+    A value of None means "not given": the first of `synonyms` that has a value is used.
+    `inert` rows are accepted and have no effect.
     """
 
     name: str
@@ -66,12 +66,12 @@ class Setting(NamedTuple):
     live: bool = False
     synonyms: tuple[Synonym, ...] = ()
     kafka_default: str | None = None
-    """Kafka's own default as text, where ours differs; the documentation says so."""
+    """Kafka's own default as text, where ours differs."""
     inert: bool = False
 
     @property
     def synonym(self) -> str | None:
-        """The first setting that stands in for this one, if any does."""
+        """The first synonym of this setting, if it has any."""
         return self.synonyms[0].name if self.synonyms else None
 
     @property
@@ -81,7 +81,7 @@ class Setting(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """The values it takes, for people."""
+        """The allowed values, for the documentation."""
         return self.check.expected if self.check else EXPECTED[self.type]
 
 
@@ -115,7 +115,7 @@ EXPECTED = {
 
 
 def parse_value(setting: Setting, text: str) -> Value:
-    """The value that `text` stands for, checked; SettingError says what was expected."""
+    """The value of a text, checked; SettingError has the expected values."""
     value = _convert(setting, text.strip())
     if setting.check is not None and not setting.check.accepts(value):
         raise refusal(setting, text, setting.check.expected)
@@ -169,7 +169,7 @@ def _convert(setting: Setting, text: str) -> Value:
 
 
 def _number(value: Value) -> float:
-    assert isinstance(value, int | float), "number checks stand on number settings only"
+    assert isinstance(value, int | float), "only number settings have number checks"
     return value
 
 

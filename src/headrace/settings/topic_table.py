@@ -55,7 +55,7 @@ class BrokerDefault(NamedTuple):
 
 
 class TopicSetting(NamedTuple):
-    """A topic config and the broker settings for its default, the first that has a value wins."""
+    """A topic config and the broker settings for its default; the first with a value is used."""
 
     config: Setting
     defaults: tuple[BrokerDefault, ...]
@@ -281,7 +281,7 @@ NOT_IN_LOGS = (
              "Keep old segments in remote storage. Headrace has no tiered storage: all segments "
              "stay local."),
 )
-"""Topic settings that are no field of LogSettings."""
+"""Topic settings that are not fields of LogSettings."""
 # fmt: on
 
 _FIELDS: dict[str, TopicSetting] = {

@@ -1,9 +1,9 @@
-"""The clients that push metrics to this broker, and when they may.
+"""The clients that push metrics to this broker, and the limits of their requests.
 
-A client asks for its subscription, then pushes at the interval it was told; requests that come too
-early get THROTTLING_QUOTA_EXCEEDED. A client that has been silent for three intervals, and at least
-a minute, is forgotten with its metrics. There is no timer: requests and scrapes look for silent
-clients. A broker restart forgets all clients; they go on with the same ids.
+A client requests its subscription, then pushes at the interval in the response; requests that come
+too early get THROTTLING_QUOTA_EXCEEDED. A client that sends nothing for three intervals, and at
+least a minute, is removed with its metrics. There is no timer: requests and scrapes remove such
+clients. A restarted broker has no clients; they continue with the same ids.
 
 One part differs from Apache Kafka, on purpose: after a response that tells the client to ask for
 its subscription again, its next push is not refused as too early.
@@ -29,28 +29,28 @@ from headrace.wire import compression
 from headrace.wire.steps import Steps
 
 MAX_CLIENTS = 16_384
-"""Clients that are remembered, as in Apache Kafka; beyond it the longest silent are dropped."""
+"""The number of clients in the cache, as in Apache Kafka; the least recently seen are removed."""
 MIN_EXPIRY_S = 60.0
 _SWEEP_S = 5.0
 _LARGE_PUSHES_AT_A_TIME = 2
 _RESERVED = (uuid.UUID(int=0), uuid.UUID(int=1))
 _ASKS_AGAIN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-"""Errors after which a client asks for its subscription at once."""
+"""Errors after which a client requests its subscription immediately."""
 
 ACCEPTED_CODECS = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNAPPY)
-"""What clients may compress pushes with, the best first."""
+"""The codecs of pushes, in order of preference."""
 
 _Configs = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(slots=True)
 class ClientInstance:
-    """A client that asks for its subscription or pushes."""
+    """A client that requests its subscription or pushes."""
 
     client: PushingClient
     asked: AskedMetrics
     subscriptions: int
-    """The number of the subscriptions that `asked` is the result of."""
+    """The version of the subscriptions that `asked` was computed from."""
     series: PushedSeries
     seen_s: float
     asked_s: float = float("-inf")
@@ -62,13 +62,13 @@ class ClientInstance:
 
     @property
     def expires_s(self) -> float:
-        """When the client is forgotten if it stays silent."""
+        """When the client is removed if it sends no further request."""
         return self.seen_s + max(MIN_EXPIRY_S, 3 * self.asked.interval_ms / 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """What is checked of a push before its metrics are read."""
+    """The fields of a push that are checked before its metrics are read."""
 
     subscription_id: int
     terminating: bool
@@ -110,7 +110,7 @@ class ClientMetrics:
         return self.settings.integer("telemetry.max.bytes")
 
     def subscribe(self, client: PushingClient) -> AskedMetrics:
-        """What a client is asked for; KafkaError if it asks too early."""
+        """The subscription of a client; KafkaError if it requests it too early."""
         instance, now = self._instance(client), self.clock.monotonic()
         early = now - max(instance.asked_s, instance.pushed_s) < instance.asked.interval_ms / 1000
         if early and instance.last_error not in _ASKS_AGAIN:
@@ -140,13 +140,13 @@ class ClientMetrics:
         return self._refuse(code, why)
 
     def render(self) -> Steps[str]:
-        """The metrics of all clients, and how many there are, in Prometheus' text format."""
+        """The metrics of all clients, and the number of clients, in Prometheus' text format."""
         self._follow()
         self._sweep()
         own = [
-            *_gauge("clients", "Clients that have asked what to push.", len(self._instances)),
+            *_gauge("clients", "Clients that requested a subscription.", len(self._instances)),
             *_gauge("series", "Series that clients have pushed.", self.series.count),
-            *_counters("dropped", "Pushed data points that were not kept.", "reason",
+            *_counters("dropped", "Pushed data points that were dropped.", "reason",
                        self.series.dropped),
             *_counters("refused", "Requests of pushing clients that were refused.", "error",
                        {code.name: count for code, count in self.refused.items()}),
@@ -158,7 +158,7 @@ class ClientMetrics:
         if instance.terminated:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"client {name!r} has said that it terminates; it can push no more",
+                f"client {name!r} has sent its terminating push; further pushes are refused",
             )
         interval_s = instance.asked.interval_ms / 1000
         if instance.may_push or now - instance.pushed_s >= interval_s:
@@ -168,11 +168,11 @@ class ClientMetrics:
         if push.subscription_id != instance.asked.subscription_id:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
-                f"the subscription of client {name!r} has changed; ask for it again",
+                f"the subscription of client {name!r} has changed; request it again",
             )
         if push.codec != compression.NONE and push.codec not in ACCEPTED_CODECS:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {push.codec} is not known"
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {push.codec} is unknown"
             )
         if push.size_bytes > self.max_bytes:
             raise KafkaError(
@@ -205,7 +205,7 @@ class ClientMetrics:
         return known
 
     def _match_again(self, instance: ClientInstance) -> None:
-        """Evaluate changed subscriptions; a client that is asked for other metrics begins again."""
+        """Match a client with changed subscriptions; its series are removed if they change it."""
         asked = asked_metrics(self._subscriptions, instance.client)
         instance.subscriptions = self._number
         if asked == instance.asked:
@@ -218,7 +218,7 @@ class ClientMetrics:
         instance.may_push = True
 
     def _follow(self) -> None:
-        """Take over subscriptions that have changed."""
+        """Apply changed subscriptions."""
         configs = self.configs()
         if configs is self._seen:
             return
@@ -232,7 +232,7 @@ class ClientMetrics:
         self._seen = configs
 
     def _sweep(self) -> None:
-        """Forget silent clients."""
+        """Remove clients that have expired."""
         now = self.clock.monotonic()
         if now - self._swept_s < _SWEEP_S:
             return

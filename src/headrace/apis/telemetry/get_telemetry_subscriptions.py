@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions (71), version 0.
 
-Tells a client which metrics to push, how often, and how. A client without an instance id is given
+Returns which metrics a client should push, and the interval. A client without an instance id gets
 one. No right is needed. Only offered if the broker serves /metrics (`headrace.metrics.address`).
 """
 
@@ -21,7 +21,7 @@ _MAX_CLIENT_ID_CHARACTERS = 256
 def get_telemetry_subscriptions(
     services: Services, request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
-    """What the client is asked for; KafkaError if it asks before its interval is over."""
+    """The subscription of the client; KafkaError if its interval has not passed."""
     client = pushing_client(request.client_instance_id or uuid.uuid4(), context)
     asked = services.client_metrics.subscribe(client)
     return respond(

@@ -1,7 +1,7 @@
 """PushTelemetry (72), version 0.
 
 Stores the metrics that a client pushes, for /metrics. They are OpenTelemetry's MetricsData, which
-may be compressed with any of Kafka's codecs. What a push decompresses to is bounded; a large one is
+may be compressed with any of Kafka's codecs. The decompressed size is bounded; a large one is
 decompressed in a worker thread and read in slices, few at a time. No right is needed.
 """
 
@@ -23,7 +23,7 @@ from headrace.wire.primitives import NO_ERROR, respond
 from headrace.wire.steps import AT_ONCE_BYTES, Steps
 
 MAX_EXPANSION = 8
-"""A push may decompress to so many times `telemetry.max.bytes`."""
+"""The largest decompressed size of a push, as a multiple of `telemetry.max.bytes`."""
 MAX_POINTS = 5000
 """Data points that are read from one push."""
 _NO_ID = uuid.UUID(int=0)

@@ -1,8 +1,8 @@
-"""The metrics that clients have pushed, as Prometheus reads them.
+"""The metrics that clients have pushed, for Prometheus.
 
 A metric keeps Kafka's name with underscores in place of dots. Its labels are the client's id and
-instance id, then the attributes that the client pushed. Growth since the last push is added up, so
-that counters only grow. A gauge that a push no longer has is removed. Names beyond
+instance id, then the attributes that the client pushed. Deltas are added up, so that counters
+only grow. A gauge that a push no longer has is removed. Names without
 `org.apache.kafka.` get the prefix `client_`: a client cannot push a metric that looks like one of
 the broker's. The number of series is bounded, in total and per client; what does not fit is
 dropped and counted.
@@ -29,7 +29,7 @@ _STRIDE = 64
 """Lines of the page between two yields."""
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_]")
 _LEFT_OUT = ("client_id", "client_instance_id", "group_member_id")
-"""Attributes that are no labels: the broker's own, and one that each rejoin would change."""
+"""Attributes that do not become labels: those of the broker, and one that changes often."""
 
 
 class PushedSeries:
@@ -127,7 +127,7 @@ class SeriesTable:
         return "\n".join(lines) + "\n" if lines else ""
 
     def _store(self, series: PushedSeries, asked: AskedMetrics, point: MetricPoint) -> str:
-        """Store one data point; why not, if it is dropped."""
+        """Store one data point; returns the reason if it is dropped."""
         if len(point.name) > MAX_NAME_CHARACTERS:
             return "name"
         if not asked.includes(point.name):
@@ -168,7 +168,7 @@ def _label_name(name: str) -> str:
 
 
 def _labels(attributes: Iterable[tuple[str, str]]) -> str:
-    """Labels after the client's own; of several with one name the last counts."""
+    """Labels after the client's own; of several with the same name the last is used."""
     found = {_label_name(name): value for name, value in attributes}
     return "".join(
         f',{name}="{_escaped(value)}"' for name, value in found.items() if name not in _LEFT_OUT

@@ -1,7 +1,7 @@
-"""Which metrics a client is asked for: the subscriptions that match it, joined.
+"""The metrics that a client should push: the union of the subscriptions that match it.
 
-Pure decisions on the configs of client-metrics resources. The subscription id depends on nothing
-but the client and what it is asked for, so that all brokers know the same id for a client.
+Pure decisions on the configs of client-metrics resources. The subscription id depends only on
+the client and its metrics, so that all brokers compute the same id for a client.
 """
 
 import uuid
@@ -22,7 +22,7 @@ from headrace.wire.checksum import crc32c
 
 @dataclass(frozen=True, slots=True)
 class PushingClient:
-    """What a broker knows about a client that may push metrics."""
+    """The attributes of a client that may push metrics."""
 
     instance_id: uuid.UUID
     client_id: str
@@ -32,7 +32,7 @@ class PushingClient:
     port: str
 
     def attributes(self) -> dict[str, str]:
-        """The values that patterns are matched with, by Kafka's names."""
+        """The attributes that patterns can match, by Kafka's names."""
         return {
             "client_instance_id": encode_uuid(self.instance_id),
             "client_id": self.client_id,
@@ -65,11 +65,11 @@ class MetricsSubscription:
 
 @dataclass(frozen=True, slots=True)
 class AskedMetrics:
-    """What one client is asked for."""
+    """The subscription of one client."""
 
     subscription_id: int
     metrics: tuple[str, ...]
-    """Prefixes of names; `*` alone is all metrics, and none is no metrics."""
+    """Prefixes of names; `*` alone means all metrics."""
     interval_ms: int
 
     def includes(self, name: str) -> bool:
@@ -80,7 +80,7 @@ class AskedMetrics:
 def asked_metrics(
     subscriptions: Iterable[MetricsSubscription], client: PushingClient
 ) -> AskedMetrics:
-    """What the subscriptions that match a client ask it for, at the shortest of their intervals."""
+    """The union of the subscriptions that match a client, with their shortest interval."""
     attributes = client.attributes()
     metrics: set[str] = set()
     interval_ms = DEFAULT_INTERVAL_MS
