@@ -35,14 +35,12 @@ class Looking:
         scheme: str = "light",
         width: int = 1280,
         height: int = 800,
-        bypass_csp: bool = False,
     ) -> None:
         size: ViewportSize = {"width": width, "height": height}
         self._context = browser.new_context(
             base_url=url,
             viewport=size,
             color_scheme="dark" if scheme == "dark" else "light",
-            bypass_csp=bypass_csp,
             accept_downloads=True,
         )
         self._context.set_default_timeout(PATIENCE_MS)
@@ -102,6 +100,12 @@ class Looking:
             for each in found["violations"]
             for node in each["nodes"]
         ]
+
+    def check_appearance(self, name: str) -> None:
+        """Takes a picture; fails if the page is not accessible or wider than the window."""
+        self.screenshot(name)
+        assert self.violations() == [], name
+        assert not self.overflows(), f"{name} is wider than the window"
 
     def overflows(self) -> bool:
         """Whether the page is wider than the window."""

@@ -93,9 +93,7 @@ def test_the_pages_are_accessible_and_fit_a_phone(
     create(console, topic)
     create(console, dead)
     write(console, dead, connect_letter(topic, 1), {"value": b"\xff\xfe"})
-    with Looking(
-        chromium, console.url, tmp_path, scheme=scheme, width=360, bypass_csp=True
-    ) as looking:
+    with Looking(chromium, console.url, tmp_path, scheme=scheme, width=360) as looking:
         page = looking.page
         for address in ("/dead-letters", f"/dead-letters/{dead}"):
             page.goto(address)

@@ -42,6 +42,7 @@ PAGES = {
     "groups": ["/groups", f"/groups/{GROUP}", "/groups/no-such-group"],
     "dead-letters": ["/dead-letters", f"/dead-letters/{DEAD_LETTERS}"],
     "lineage": ["/lineage"],
+    "connectors": ["/connectors"],
     "queries": ["/queries", "/queries/orders"],
     "retention": ["/retention"],
     "schemas": ["/schemas", f"/schemas/{TOPIC}-value"],

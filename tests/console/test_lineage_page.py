@@ -123,9 +123,7 @@ def test_the_page_is_accessible_fits_a_phone_and_moves_only_if_wanted(
     query = batch(started(f"{topic}-query"), 1, now_ms(), {topic: 2})
     failed = progress.ended(batch(started(f"{topic}-b"), 1, now_ms(), {topic: 2}), now_ms(), "x")
     publish(console, query, failed)
-    with Looking(
-        chromium, console.url, tmp_path, scheme=scheme, width=360, bypass_csp=True
-    ) as looking:
+    with Looking(chromium, console.url, tmp_path, scheme=scheme, width=360) as looking:
         looking.page.goto(f"/lineage?q={topic}")
         expect(picture(looking).locator(".flow-node")).to_have_count(4, timeout=PATIENCE_MS)
         assert looking.violations() == []
@@ -198,3 +196,19 @@ def test_sinks_that_the_listener_reports_are_topics_tables_or_paths(
     (edge,) = build_graph([query], [], 0).edges
     assert edge.target.key == key
     assert edge.known_from == "sink in the plan of the query"
+
+
+def test_a_table_that_a_query_writes_and_another_reads_connects_them() -> None:
+    place = "file:/warehouse/events"
+    source = {"description": f"FileStreamSource[{place}]", "numInputRows": 1}
+    writes = batch(started("writes"), 1, 0, {"t": 1}, sink={"description": f"FileSink[{place}]"})
+    reads = batch(started("reads"), 1, 0, {}, sources=[source], sink={"description": "MemorySink"})
+    edges = {
+        (each.source.title, each.target.title) for each in build_graph([writes, reads], [], 0).edges
+    }
+    assert edges == {
+        ("t", "writes"),
+        ("writes", place),
+        (place, "reads"),
+        ("reads", "MemorySink"),
+    }

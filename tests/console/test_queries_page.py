@@ -114,9 +114,7 @@ def test_the_pages_are_accessible_and_fit_a_phone(
     first = batch(started(f"{topic}-query"), 1, now - 5000, {topic: 10})
     failed = progress.ended(started(f"{topic}-broken"), now, "boom " * 40)
     publish(console, first, batch(first, 2, now, {topic: 20}), failed)
-    with Looking(
-        chromium, console.url, tmp_path, scheme=scheme, width=360, bypass_csp=True
-    ) as looking:
+    with Looking(chromium, console.url, tmp_path, scheme=scheme, width=360) as looking:
         for address, table in (
             (f"/queries?q={topic}", "Spark queries"),
             (f"/queries/{topic}-query", "Phases"),

@@ -3,8 +3,9 @@
 import json
 import re
 import time
+from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.console.looking import Looking
 from tests.console.test_records_api import FIRST_MS, create, page, produce
@@ -217,3 +218,35 @@ def test_the_volume_over_time_selects_where_the_list_begins(
     rows = page.get_by_role("table", name="Records", exact=True).locator("tbody tr")
     expect(rows).to_have_count(5)
     expect(page).to_have_url(re.compile("from=time"))
+
+
+def test_the_slider_asks_for_records_when_it_is_let_go(
+    chromium: Browser, console: HeadraceConsole, topic: str, tmp_path: Path
+) -> None:
+    fill(console, topic)
+    with Looking(chromium, console.url, tmp_path) as looking:
+        _move_slider(looking.page, topic)
+
+
+def _move_slider(page: Page, topic: str) -> None:
+    page.goto(f"/topics/{topic}?span=6h")
+    rows = page.get_by_role("table", name="Records", exact=True).locator("tbody tr")
+    expect(rows).to_have_count(10)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    slider = page.get_by_role("slider")
+    slider.evaluate(
+        """(slider, first) => {
+            for (let step = 0; step < 20; step += 1) {
+                slider.value = String(first + step * 1000);
+                slider.dispatchEvent(new Event("input", { bubbles: true }));
+            }
+        }""",
+        FIRST_MS + 5 * 60_000 - 60_000,
+    )
+    moment = time.strftime("%H:%M:%S", time.gmtime(FIRST_MS / 1000 + 4 * 60 + 19))
+    expect(page.get_by_text("Start the list at").first).to_contain_text(moment)
+    assert [each for each in asked if "/records?" in each] == []
+    slider.dispatch_event("change")
+    expect(rows).to_have_count(5)
+    assert len([each for each in asked if "/records?" in each]) == 1

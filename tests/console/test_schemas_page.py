@@ -48,3 +48,38 @@ def test_a_new_version_is_checked_registered_and_compared(
         page.goto(f"/schemas/{topic}?version=2&with=1")
         difference = page.get_by_label("Difference between the two versions")
         expect(difference.get_by_text("added").first).to_be_visible()
+
+
+def test_versions_are_deleted_one_by_one(
+    chromium: Browser, headrace: RunningBroker, topic: str, tmp_path: Path
+) -> None:
+    first = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+    second = first.replace("]}", ',{"name":"b","type":"int","default":0}]}')
+    with (
+        HeadraceRegistry(headrace.bootstrap_servers, tmp_path, topic=f"{topic}-s") as registry,
+        HeadraceConsole(
+            headrace.bootstrap_servers, tmp_path, "--registry", registry.url
+        ) as console,
+        Looking(chromium, console.url, tmp_path) as looking,
+    ):
+        for text in (first, second):
+            answer = console.http.post(f"/schemas/{topic}", json={"schema": text})
+            assert answer.status_code == 200
+        page = looking.page
+        page.goto(f"/schemas/{topic}")
+        dialog = page.get_by_role("dialog")
+        page.get_by_role("button", name="Delete version").click()
+        looking.screenshot("schema-delete")
+        dialog.get_by_label("Version").select_option("1")
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+        expect(page.get_by_text(f"Version 1 of {topic} was deleted.")).to_be_visible()
+        versions = page.locator(".toolbar select").first.locator("option")
+        expect(versions).to_have_count(1)
+        expect(versions).to_have_text("2 (id 2)")
+        page.get_by_role("button", name="Delete version").click()
+        dialog.get_by_role("button", name="Cancel").click()
+        expect(versions).to_have_count(1)
+        page.get_by_role("button", name="Delete version").click()
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+        expect(page.get_by_text("The registry has no subjects.")).to_be_visible()
+        assert console.http.get("/schemas").json()["subjects"] == []

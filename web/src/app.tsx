@@ -24,6 +24,7 @@ const PAGES: Record<string, Page> = Object.fromEntries(
     retention: () => import("./pages/retention"),
     schemas: () => import("./pages/schemas"),
     access: () => import("./pages/access"),
+    connectors: () => import("./pages/connectors"),
     brokers: () => import("./pages/brokers"),
     transactions: () => import("./pages/transactions"),
   } satisfies Record<string, Loader>).map(([name, load]) => [name, lazy(load as Loader) as Page]),

@@ -4,7 +4,7 @@ import type { Long } from "./api";
 
 export interface FlowNode {
   key: string;
-  kind: "topic" | "query" | "table" | "group";
+  kind: "topic" | "query" | "table" | "group" | "connector";
   id: string;
   title: string;
   detail: string;

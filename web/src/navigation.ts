@@ -14,6 +14,7 @@ export const NAVIGATION: readonly Entry[] = [
   { page: "schemas", title: "Schemas", section: "Data" },
   { page: "dead-letters", title: "Dead letters", section: "Data" },
   { page: "lineage", title: "Lineage", section: "Data" },
+  { page: "connectors", title: "Connectors", section: "Data" },
   { page: "queries", title: "Spark queries", section: "Data" },
   { page: "retention", title: "Retention", section: "Data" },
   { page: "transactions", title: "Transactions", section: "Data" },

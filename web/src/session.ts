@@ -9,6 +9,7 @@ export interface Session {
   principal: string | null;
   read_only: boolean;
   has_registry: boolean;
+  has_connect: boolean;
 }
 
 export const session = signal<{ data?: Session; error?: ApiError }>({});

@@ -10,6 +10,7 @@ from headrace.client.brokers import partition_sizes
 from headrace.client.cluster import Cluster
 from headrace.client.configs import describe_topic_configs
 from headrace.client.layout import Held
+from headrace.client.topics import TopicDescription
 from headrace.types import TopicPartition, encode_uuid
 
 
@@ -43,20 +44,14 @@ class TopicView:
 def view_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
     """The named topics as they are now; NotFound if one does not exist."""
     found = existing_topics(cluster, names)
-    partitions = {topic.name: list(topic.partitions) for topic in found}
-    sizes = partition_sizes(cluster, replica_brokers(found), partitions)
-    led = [TopicPartition(topic.name, index) for topic in found for index in topic.led]
-    limits = positions.bounds(cluster, led)
-    configs = describe_topic_configs(cluster, partitions)
+    partitions = view_partitions(cluster, found)
+    configs = describe_topic_configs(cluster, names)
     return [
         TopicView(
             name=topic.name,
             id=encode_uuid(topic.topic_id or UUID(int=0)),
             internal=topic.internal,
-            partitions=[
-                _partition(TopicPartition(topic.name, index), held, limits, sizes)
-                for index, held in topic.partitions.items()
-            ],
+            partitions=partitions[topic.name],
             configs={
                 each.name: each.value or ""
                 for each in configs.get(topic.name, ())
@@ -65,6 +60,23 @@ def view_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
         )
         for topic in found
     ]
+
+
+def view_partitions(
+    cluster: Cluster, topics: Sequence[TopicDescription]
+) -> dict[str, list[PartitionView]]:
+    """The partitions of these topics as they are now, by topic."""
+    indexes = {topic.name: list(topic.partitions) for topic in topics}
+    sizes = partition_sizes(cluster, replica_brokers(topics), indexes)
+    led = [TopicPartition(topic.name, index) for topic in topics for index in topic.led]
+    limits = positions.bounds(cluster, led)
+    return {
+        topic.name: [
+            _partition(TopicPartition(topic.name, index), held, limits, sizes)
+            for index, held in topic.partitions.items()
+        ]
+        for topic in topics
+    }
 
 
 def _partition(

@@ -1,5 +1,6 @@
 """`headrace console`: starts the web console for a Kafka cluster."""
 
+import os
 from typing import TYPE_CHECKING
 
 from headrace.cli import services
@@ -7,11 +8,14 @@ from headrace.cli.failures import bad_usage
 from headrace.cli.option_table import CommandOption, ProcessCommand
 
 if TYPE_CHECKING:
+    from headrace.console.connect.client import ConnectClient
     from headrace.console.console_request import ConsoleRequest
     from headrace.service.http_service import HttpService
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 LOOPBACK = ("127.", "localhost", "::1")
+USER_INFO_VARIABLE = "HEADRACE_CONNECT_USER_INFO"
+CA_VARIABLE = "HEADRACE_CONNECT_CA"
 WORDS = ("console",)
 SUMMARY = "Start a web console for a Kafka cluster."
 DETAILS = """
@@ -32,6 +36,9 @@ OPTIONS = services.service_options(
         "--registry", "URL", "Schema registry that decodes values and whose schemas are shown.",
         env="HEADRACE_REGISTRY",
     ),
+    CommandOption(
+        "--connect", "URL", "Kafka Connect whose connectors are shown.", env="HEADRACE_CONNECT"
+    ),
     CommandOption("--read-only", "", "Disable all changes."),
     CommandOption("--metrics", "", "Add kafka_exporter's metrics of the cluster to /metrics."),
     CommandOption(
@@ -40,6 +47,7 @@ OPTIONS = services.service_options(
 )  # fmt: skip
 SETTINGS = {
     "--registry": "schema.registry.url",
+    "--connect": "console.connect.url",
     "--read-only": "console.read.only",
     "--metrics": "console.metrics",
 }
@@ -66,10 +74,24 @@ def start(words: list[str]) -> int:
 
         url = found.settings.text("schema.registry.url")
         registry = make_client(url) if url else None
-        options = read_options(found.settings, found.properties, registry)
+        connect = _connect_client(found.settings.text("console.connect.url"))
+        options = read_options(found.settings, found.properties, registry, connect)
         return console_service(Consoles(options), host)
 
     return services.serve("console", build, found)
+
+
+def _connect_client(url: str) -> "ConnectClient | None":
+    if not url:
+        return None
+    from headrace.console.connect.client import make_connect_client
+
+    try:
+        return make_connect_client(
+            url, os.environ.get(USER_INFO_VARIABLE) or None, os.environ.get(CA_VARIABLE) or None
+        )
+    except ValueError as error:
+        raise bad_usage(f"--connect {error}") from None
 
 
 COMMAND = ProcessCommand(WORDS, SUMMARY, DETAILS, EXAMPLES, OPTIONS, start)

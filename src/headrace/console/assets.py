@@ -38,11 +38,16 @@ SECURITY_HEADERS = {
 
 
 class Assets:
-    """The files by their paths; each is read and compressed when it is first asked for."""
+    """The files by their paths, in memory from when they are first asked for or all are read."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
         self._content = cache(_content)
+
+    def read_all(self) -> None:
+        """Reads and compresses all files, so that they stay when another version is installed."""
+        for path in self._files.values():
+            self._content(path)
 
     async def serve(self, request: ConsoleRequest) -> object:
         """The file of a path, or the page."""

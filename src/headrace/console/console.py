@@ -4,6 +4,7 @@ import asyncio
 
 from headrace.admin.record_times import RecordTimes
 from headrace.console.cluster_threads import ClusterThreads
+from headrace.console.connect.connectors import Connectors
 from headrace.console.dead_letters.jobs import ResendJobs
 from headrace.console.flow_rates import FlowRates
 from headrace.console.observer import Observer
@@ -31,6 +32,7 @@ class Console:
             by_partition=options.exports_partitions,
         )
         self.audit = audit
+        self.connectors = Connectors(options.connect)
         self.queries = QueryProgress(self.cluster)
         self.resends = ResendJobs(self.cluster)
         self.flow_rates = FlowRates(self.cluster)

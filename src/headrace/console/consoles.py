@@ -5,6 +5,7 @@ first, and requests of the API wait until the state is there.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.console.lazy_handlers import load_handlers
@@ -28,11 +29,12 @@ class Consoles:
         if self._has_shared:
             options.check_client()
         self._loading: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._shared: Console | None = None
 
-    async def start(self) -> None:
+    async def start(self, read_pages: Callable[[], None]) -> None:
         """The console starts without its cluster, too; the pages then tell what is wrong."""
-        self._loading = asyncio.create_task(self._load())
+        self._loading = asyncio.create_task(self._load(read_pages))
 
     async def get(self, principal: str) -> "Console":
         """The console that serves the requests of a user."""
@@ -56,11 +58,12 @@ class Consoles:
             await self.login.stop()
         self.audit.close()
 
-    async def _load(self) -> None:
+    async def _load(self, read_pages: Callable[[], None]) -> None:
         if self._has_shared:
             self._shared = await asyncio.to_thread(_make_console, self.options, self.audit)
             self._shared.start()
         await asyncio.to_thread(load_handlers)
+        self._reading = asyncio.create_task(asyncio.to_thread(read_pages))
 
 
 def _make_console(options: ConsoleOptions, audit: Audit) -> "Console":

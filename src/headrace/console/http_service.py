@@ -16,18 +16,23 @@ BODY_BYTES = 32_000_000
 def console_service(consoles: Consoles, listen_host: str) -> HttpService[ConsoleRequest]:
     """The HTTP service of a console; raises StartFailure if its pages are missing."""
     options = consoles.options
+    assets = load_assets()
+
+    async def start() -> None:
+        await consoles.start(assets.read_all)
+
     return HttpService(
         name="console",
         summary=f"for the cluster at {options.bootstrap}",
         routes=routes(read_only=options.read_only),
         make_request=partial(ConsoleRequest, consoles),
         authenticate=consoles.login,
-        start=consoles.start,
+        start=start,
         stop=consoles.stop,
         health=Health,
         metrics=tuple,
         metrics_text=consoles.metrics_page,
-        page=load_assets().serve,
+        page=assets.serve,
         hosts=LOOPBACK_NAMES | options.hosts | {listen_host.lower()},
         response_headers=SECURITY_HEADERS,
         body_bytes=BODY_BYTES,

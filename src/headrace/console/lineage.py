@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headrace.admin.group_view import GroupView
+from headrace.console.connect.connectors import SINK, ConnectorView
 from headrace.console.query_progress import trouble
-from headrace.pipelines.running.progress import Query
+from headrace.pipelines.running.progress import Query, QuerySource
 
 MOST_NODES = 200
 
@@ -21,11 +22,12 @@ class NodeKind(StrEnum):
     QUERY = "query"
     TABLE = "table"
     GROUP = "group"
+    CONNECTOR = "connector"
 
 
 @dataclass(frozen=True, slots=True)
 class FlowNode:
-    """A topic, a query, a consumer group, or a table, folder or other target of a query."""
+    """A topic, a query, a consumer group, a connector, or a table, folder or other target."""
 
     kind: NodeKind
     id: str
@@ -65,17 +67,21 @@ def build_graph(
     queries: Iterable[Query],
     groups: Iterable[GroupView],
     now_ms: int,
+    connectors: Iterable[tuple[ConnectorView, Sequence[str]]] = (),
     *,
     text: str = "",
     most: int = MOST_NODES,
 ) -> FlowGraph:
-    """The graph of everything that is connected to a topic, a query or a group.
+    """The graph of everything that is connected to a topic, a query, a group or a connector.
 
+    Connectors come with the topics that they have used.
     With `text` only edges that touch a node with this text in its name. Queries that need
-    attention come first, then those that run, then groups with members, then the rest.
+    attention come first, then those that run, connectors, groups with members, and the rest.
     """
     ranked = sorted(queries, key=lambda each: (_rank(each, now_ms), each.title, each.id))
     edges = [edge for query in ranked for edge in query_edges(query, now_ms)]
+    for connector, used in connectors:
+        edges += connector_edges(connector, used)
     for view in sorted(groups, key=_group_rank):
         edges += group_edges(view)
     wanted = text.lower()
@@ -106,9 +112,21 @@ def query_edges(query: Query, now_ms: int) -> Iterator[FlowEdge]:
                 # Spark reports one rate for a source, however many topics it has.
                 rate if only and len(query.sources) == 1 else None,
             )
+        place = _source_path(source)
+        if place is not None:
+            table = FlowNode(NodeKind.TABLE, place, place, "path")
+            yield FlowEdge(table, node, "text of the source in the progress of the query")
     target = _sink_node(query)
     if target is not None:
         yield FlowEdge(node, *target)
+
+
+def _source_path(source: QuerySource) -> str | None:
+    """The folder that a source reads: streaming tables of declarative pipelines are such."""
+    start, _, rest = source.description.partition("[")
+    if start in ("FileStreamSource", "DeltaSource") and rest.endswith("]"):
+        return rest[:-1]
+    return None
 
 
 def _sink_node(query: Query) -> tuple[FlowNode, str] | None:
@@ -148,6 +166,20 @@ def group_edges(view: GroupView) -> Iterator[FlowEdge]:
         if committed and assigned:
             known = "committed offsets and assigned partitions"
         yield FlowEdge(topic_node(name), node, known, sum(lags) if lags else None)
+
+
+def connector_edges(view: ConnectorView, used: Sequence[str]) -> Iterator[FlowEdge]:
+    """The topics that a source writes or a sink reads."""
+    detail = f"{view.plugin.rpartition('.')[2]}, {view.connector.state.lower()}"
+    node = FlowNode(NodeKind.CONNECTOR, view.name, view.name, detail, view.problem)
+    known = dict.fromkeys(used, "topics that the connector has used")
+    for topic, name in view.configured_topics.items():
+        known.setdefault(topic, f"setting {name} of the connector")
+    for topic, reason in sorted(known.items()):
+        if view.type == SINK:
+            yield FlowEdge(topic_node(topic), node, reason)
+        else:
+            yield FlowEdge(node, topic_node(topic), reason)
 
 
 def topic_node(name: str) -> FlowNode:

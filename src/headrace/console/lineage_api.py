@@ -1,5 +1,8 @@
 """Lineage with rates: topics, queries, tables and consumer groups, and how data flows."""
 
+from collections.abc import Sequence
+
+from headrace.console.connect.connectors import ConnectorView
 from headrace.console.console_request import ConsoleRequest, whole_number
 from headrace.console.flow_rates import FlowRates
 from headrace.console.lineage import MOST_NODES, FlowEdge, FlowNode, NodeKind, build_graph
@@ -19,8 +22,16 @@ async def get_lineage(request: ConsoleRequest) -> object:
         groups = list(await console.observer.groups())
     except HttpError as error:
         groups, missing["groups"] = [], error.message
+    connectors: list[tuple[ConnectorView, Sequence[str]]] = []
+    if console.connectors.is_configured:
+        try:
+            used = await console.connectors.used_topics()
+            views = await console.connectors.views()
+            connectors = [(each, used.get(each.name, ())) for each in views]
+        except HttpError as error:
+            missing["connectors"] = error.message
     most = whole_number("most", request.text("most", str(MOST_NODES)), 2, MOST_NODES)
-    graph = build_graph(queries, groups, now_ms(), text=request.text("q"), most=most)
+    graph = build_graph(queries, groups, now_ms(), connectors, text=request.text("q"), most=most)
     rates = console.flow_rates
     try:
         await rates.sample(

@@ -13,6 +13,7 @@ from headrace.service.settings import ServiceSettings
 from headrace.settings.service_table import CLUSTER_METHOD
 
 if TYPE_CHECKING:
+    from headrace.console.connect.client import ConnectClient
     from headrace.schemas.client import SchemaClient
 
 CLIENT_ID = "headrace-console"
@@ -29,6 +30,8 @@ class ConsoleOptions:
     """Client properties with librdkafka's names, secrets included."""
     registry: "SchemaClient | None" = None
     """None: the console has no schema registry."""
+    connect: "ConnectClient | None" = None
+    """None: the console has no Kafka Connect."""
     exports_metrics: bool = False
     """Whether `/metrics` has the names of kafka_exporter."""
     exports_partitions: bool = True
@@ -75,7 +78,10 @@ class ConsoleOptions:
 
 
 def read_options(
-    settings: ServiceSettings, properties: Mapping[str, str], registry: "SchemaClient | None"
+    settings: ServiceSettings,
+    properties: Mapping[str, str],
+    registry: "SchemaClient | None",
+    connect: "ConnectClient | None",
 ) -> ConsoleOptions:
     """The options that the settings and the client's properties mean; SettingError if invalid."""
     is_cluster_login = CLUSTER_METHOD in settings.words("authentication.method")
@@ -84,6 +90,7 @@ def read_options(
         bootstrap=settings.text("bootstrap.servers"),
         properties=properties,
         registry=registry,
+        connect=connect,
         exports_metrics=settings.boolean("console.metrics"),
         exports_partitions=settings.boolean("console.metrics.partitions"),
         masks=parse_masks(settings.words("console.masks")),

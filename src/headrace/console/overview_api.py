@@ -14,6 +14,7 @@ async def get_session(request: ConsoleRequest) -> object:
         "principal": request.principal,
         "read_only": options.read_only,
         "has_registry": options.registry is not None,
+        "has_connect": options.connect is not None,
     }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.console import (
         access_api,
         brokers_api,
+        connectors_api,
         dead_letters_api,
         groups_api,
         lineage_api,
@@ -60,6 +61,10 @@ _VIEWS: tuple[Row, ...] = (
     ("GET", "/api/brokers/{broker}/configs", brokers_api.get_broker_configs),
     ("GET", "/api/reassignments", brokers_api.get_reassignments),
     ("GET", "/api/log-folders", brokers_api.get_log_folders),
+    ("GET", "/api/connectors", connectors_api.list_connectors),
+    ("GET", "/api/connectors/{name}", connectors_api.get_connector),
+    ("GET", "/api/connector-plugins", connectors_api.list_plugins),
+    ("GET", "/api/connector-plugins/{plugin}", connectors_api.get_definitions),
     ("GET", "/api/transactions", transactions_api.list_open),
     ("GET", "/api/held-partitions", transactions_api.list_held),
 )
@@ -96,6 +101,14 @@ _CHANGES: tuple[Row, ...] = (
     ("PUT", "/api/schemas/{subject}/compatibility", schemas_api.change_compatibility),
     ("DELETE", "/api/schemas/{subject}/{version}", schemas_api.delete_version),
     ("POST", "/api/preferred-leaders", brokers_api.elect_preferred),
+    # Plug-ins may connect to other systems to check settings.
+    ("POST", "/api/connector-plugins/{plugin}/check", connectors_api.check_configs),
+    ("POST", "/api/connectors", connectors_api.create_connector),
+    ("PUT", "/api/connectors/{name}/configs", connectors_api.change_configs),
+    ("POST", "/api/connectors/{name}/{action}", connectors_api.act),
+    ("POST", "/api/connectors/{name}/tasks/{task}", connectors_api.restart_task),
+    ("DELETE", "/api/connectors/{name}/offsets", connectors_api.reset_offsets),
+    ("DELETE", "/api/connectors/{name}", connectors_api.delete_connector),
 )
 
 _ADMINISTRATION: tuple[Row, ...] = (

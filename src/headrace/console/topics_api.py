@@ -8,11 +8,10 @@ import time
 from collections.abc import Iterable, Mapping
 
 from headrace.admin.group_view import GroupView
+from headrace.admin.topic_view import view_partitions
 from headrace.admin.volume import topic_volume
-from headrace.client.brokers import partition_sizes
 from headrace.client.cluster import Cluster
 from headrace.client.configs import ConfigValue, alter_configs, describe_configs
-from headrace.client.offsets import EARLIEST, LATEST, find_offsets
 from headrace.client.topics import (
     BROKER_DEFAULT,
     TopicDescription,
@@ -23,7 +22,7 @@ from headrace.client.topics import (
 )
 from headrace.console.console_request import ConsoleRequest, text_map, whole_number
 from headrace.service.errors import HttpError
-from headrace.types import ConfigResourceType, TopicPartition
+from headrace.types import ConfigResourceType
 
 MOST_NUMBERS = 200
 """Topics in one request for numbers."""
@@ -184,24 +183,13 @@ def _groups_by_topic(views: Iterable[GroupView]) -> dict[str, dict[str, object]]
 
 
 def _numbers(cluster: Cluster, names: Iterable[str]) -> Mapping[str, Mapping[str, object]]:
-    topics = describe_topics(cluster, names)
-    led = [TopicPartition(each.name, index) for each in topics.values() for index in each.led]
-    begins = find_offsets(cluster, dict.fromkeys(led, EARLIEST))
-    ends = find_offsets(cluster, dict.fromkeys(led, LATEST))
-    sizes = _sizes(cluster, topics.values())
+    topics = list(describe_topics(cluster, names).values())
     return {
-        each.name: {
-            "records": str(
-                sum(
-                    ends[at].offset - begins[at].offset
-                    for at in (TopicPartition(each.name, index) for index in each.led)
-                )
-            ),
-            "bytes": str(
-                sum(sizes.get(TopicPartition(each.name, index), 0) for index in each.partitions)
-            ),
+        name: {
+            "records": str(sum((each.end or 0) - (each.begin or 0) for each in partitions)),
+            "bytes": str(sum(each.size_bytes or 0 for each in partitions)),
         }
-        for each in topics.values()
+        for name, partitions in view_partitions(cluster, topics).items()
     }
 
 
@@ -209,10 +197,6 @@ def _topic(cluster: Cluster, name: str) -> Mapping[str, object]:
     found = describe_topics(cluster, [name]).get(name)
     if found is None:
         raise HttpError(404, f"Topic {name} does not exist")
-    led = [TopicPartition(name, index) for index in found.led]
-    begins = find_offsets(cluster, dict.fromkeys(led, EARLIEST))
-    ends = find_offsets(cluster, dict.fromkeys(led, LATEST))
-    sizes = _sizes(cluster, [found])
     return {
         "name": name,
         "id": None if found.topic_id is None else str(found.topic_id),
@@ -220,26 +204,21 @@ def _topic(cluster: Cluster, name: str) -> Mapping[str, object]:
         "replication_factor": _replication_factor(found),
         "partitions": [
             {
-                "partition": index,
-                "leader": part.leader,
-                "replicas": list(part.replicas),
-                "in_sync": list(part.isr),
-                "begin": str(begins[at].offset) if at in begins else None,
-                "end": str(ends[at].offset) if at in ends else None,
-                "bytes": str(sizes[at]) if at in sizes else None,
+                "partition": each.partition,
+                "leader": each.leader,
+                "replicas": each.replicas,
+                "in_sync": each.isr,
+                "begin": _text(each.begin),
+                "end": _text(each.end),
+                "bytes": _text(each.size_bytes),
             }
-            for index, part in found.partitions.items()
-            for at in (TopicPartition(name, index),)
+            for each in view_partitions(cluster, [found])[name]
         ],
     }
 
 
-def _sizes(cluster: Cluster, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
-    topics = list(topics)
-    brokers = {
-        broker for each in topics for part in each.partitions.values() for broker in part.replicas
-    }
-    return partition_sizes(cluster, brokers, {each.name: each.partitions for each in topics})
+def _text(value: int | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def _replication_factor(topic: TopicDescription) -> int:

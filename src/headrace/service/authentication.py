@@ -193,7 +193,7 @@ def _check_cluster_login(settings: ServiceSettings) -> None:
     if not settings.is_changed(DEFAULT_ROLE):
         raise SettingError(
             f"{METHOD}=CLUSTER: set {DEFAULT_ROLE} to the highest role of all users. Below it the "
-            "cluster's ACLs decide, but the schema registry knows only the console"
+            "cluster's ACLs decide, but registry and Connect know only the console"
         )
     for name in _WITH_A_METHOD:
         if name != DEFAULT_ROLE and settings.is_changed(name):

@@ -122,6 +122,9 @@ CONSOLE_TABLE: dict[str, Setting] = {
         Setting("schema.registry.url", Type.STRING, "",
                 "The address of the schema registry, as http://HOST:PORT. Empty: values are "
                 "decoded without schemas.", scope="service"),
+        Setting("console.connect.url", Type.STRING, "",
+                "The address of a Kafka Connect worker, as http://HOST:PORT. Empty: connectors are "
+                "not shown.", scope="service"),
         Setting("console.read.only", Type.BOOLEAN, False,
                 "Leave out every function that changes something.", scope="service"),
         Setting("console.metrics", Type.BOOLEAN, False,

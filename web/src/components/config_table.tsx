@@ -28,7 +28,7 @@ interface ConfigTableProps {
 
 /** The settings of a topic or broker, and a form that changes one. */
 export function ConfigTable({ place, command, own }: ConfigTableProps): JSX.Element {
-  const configs = useData<{ configs: Config[] }>(place);
+  const configs = useData<{ configs: Config[] }>(place, 5000);
   const [changing, setChanging] = useState<Config | null>(null);
   const text = param("q").toLowerCase();
   return (

@@ -11,7 +11,8 @@ interface DialogProps {
   /** The command line that does the same. */
   command?: string;
   disabled?: boolean;
-  onSubmit: () => Promise<void>;
+  /** The dialog closes after it, unless the result is "stay": then it has shown something new. */
+  onSubmit: () => Promise<void | "stay">;
   onClose: () => void;
   children: ComponentChildren;
 }
@@ -30,10 +31,9 @@ export function Dialog({ title, action, dangerous = false, command, disabled = f
     setBusy(true);
     setError("");
     try {
-      await onSubmit();
-      onClose();
+      if ((await onSubmit()) !== "stay") return onClose();
+      setBusy(false);
     } catch (problem) {
-      // An empty message keeps the dialog open: a preview was made.
       setError(problem instanceof ApiError ? problem.message : String(problem));
       setBusy(false);
     }

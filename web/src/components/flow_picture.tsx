@@ -136,5 +136,6 @@ function Node({ node, at }: { node: FlowNode; at: Position | undefined }): JSX.E
 export function nodeAddress(node: FlowNode): string | null {
   if (node.kind === "topic") return path("topics", node.id);
   if (node.kind === "query") return path("queries", node.id);
+  if (node.kind === "connector") return path("connectors", node.id);
   return node.kind === "group" ? path("groups", node.id) : null;
 }

@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useData } from "../api";
-import { Produce } from "../pages/produce";
 import { mayChange } from "../session";
 import { count } from "../numbers";
 import { Link, path } from "../router";
 import type { RecordRow } from "../records";
 import { timeText } from "../time";
+import { Produce } from "./produce_dialog";
 import { ShownBlock } from "./shown_value";
 import { Shown } from "./states";
 

@@ -15,7 +15,8 @@ export function Unavailable({ why }: { why: string }): JSX.Element {
 }
 
 export function ErrorText({ error }: { error: ApiError }): JSX.Element {
-  if (error.status === 501) return <Unavailable why={error.message} />;
+  // 501: there is no such service or API; 502: it does not answer.
+  if (error.status === 501 || error.status === 502) return <Unavailable why={error.message} />;
   return (
     <p class="error" role="alert">
       {error.message}

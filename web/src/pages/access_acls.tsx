@@ -28,7 +28,7 @@ interface AclsInfo {
 const NEW: Acl = { type: "TOPIC", pattern: "LITERAL", name: "", principal: "User:", host: "*", operation: "READ", permission: "ALLOW" };
 
 export function Acls(): JSX.Element {
-  const acls = useData<AclsInfo>("/acls");
+  const acls = useData<AclsInfo>("/acls", 5000);
   const [form, setForm] = useState<{ kind: "add" | "delete"; acl: Acl } | null>(null);
   const text = param("q").toLowerCase();
   const close = () => {

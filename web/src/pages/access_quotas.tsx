@@ -18,7 +18,7 @@ const CLIENT_KEYS = ["producer_byte_rate", "consumer_byte_rate", "request_percen
 const KEYS: Record<string, string[]> = { user: CLIENT_KEYS, "client-id": CLIENT_KEYS, ip: ["connection_creation_rate"] };
 
 export function Quotas(): JSX.Element {
-  const quotas = useData<{ quotas: Quota[] }>("/quotas");
+  const quotas = useData<{ quotas: Quota[] }>("/quotas", 5000);
   const [form, setForm] = useState<Quota | null>(null);
   return (
     <>

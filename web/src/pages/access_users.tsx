@@ -14,7 +14,7 @@ interface User {
 }
 
 export function Users(): JSX.Element {
-  const users = useData<{ users: User[] }>("/users");
+  const users = useData<{ users: User[] }>("/users", 5000);
   const [form, setForm] = useState<{ kind: "password" | "delete"; name: string } | null>(null);
   const close = () => {
     setForm(null);

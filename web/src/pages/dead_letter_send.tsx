@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError, post, type Long } from "../api";
+import { post, type Long } from "../api";
 import { Dialog } from "../components/dialog";
 import { Field, TextField } from "../components/field";
 import { notify } from "../components/notices";
@@ -30,16 +30,15 @@ export function SendBack({ topic, cause, onClose }: { topic: string; cause: Caus
     setPlan(null);
     change();
   };
-  const submit = async () => {
+  const submit = async (): Promise<void | "stay"> => {
     const base = `/dead-letters/${encodeURIComponent(topic)}`;
     const order = { target, cause: cause?.id ?? "", from_beginning: start === "all", rate };
     if (plan === null) {
       setPlan(await post<Plan>(`${base}/plan`, order));
-      // An empty message keeps the dialog open.
-      throw new ApiError(0, "");
+      return "stay";
     }
     await post(`${base}/send`, order);
-    notify("Sending back has started.");
+    return notify("Sending back has started.");
   };
   return (
     <Dialog

@@ -36,15 +36,15 @@ export function ResetOffsets({ group, onClose }: { group: GroupInfo; onClose: ()
     if (Number.isNaN(moment)) throw new ApiError(0, `${value} is not a time such as 2026-11-16T14:03:00`);
     return String(moment);
   };
-  const submit = async () => {
+  const submit = async (): Promise<void | "stay"> => {
     const base = `/groups/${encodeURIComponent(group.name)}`;
     if (plan === null) {
       const found = await post<{ changes: Change[] }>(`${base}/reset-plan`, { to, value: target(), topics: topic === "" ? null : [topic] });
       setPlan(found.changes);
-      throw new Preview();
+      return "stay";
     }
     await post(`${base}/reset`, { changes: plan });
-    notify(`The offsets of ${group.name} were reset.`);
+    return notify(`The offsets of ${group.name} were reset.`);
   };
   const again = plan?.reduce((total, each) => total + (each.difference !== null && each.difference.startsWith("-") ? -BigInt(each.difference) : 0n), 0n) ?? 0n;
   const skipped = plan?.reduce((total, each) => total + (each.difference !== null && !each.difference.startsWith("-") ? BigInt(each.difference) : 0n), 0n) ?? 0n;
@@ -105,11 +105,4 @@ export function ResetOffsets({ group, onClose }: { group: GroupInfo; onClose: ()
       )}
     </Dialog>
   );
-}
-
-/** Keeps the dialog open after the plan was made. */
-class Preview extends ApiError {
-  constructor() {
-    super(0, "");
-  }
 }

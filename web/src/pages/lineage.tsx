@@ -30,7 +30,7 @@ export default function Lineage(): JSX.Element {
   );
 }
 
-const NOTHING = "No flow is known yet: a flow is a consumer group with committed offsets, or a Spark query that has reported its progress.";
+const NOTHING = "No flow is known yet: a flow is a consumer group with committed offsets, a connector, or a Spark query that has reported its progress.";
 
 /** The picture, what is left out of it, and what could not be read. */
 export function FlowOf({ flow, empty = NOTHING }: { flow: Loaded<Flow>; empty?: string | undefined }): JSX.Element {
@@ -49,7 +49,7 @@ export function FlowOf({ flow, empty = NOTHING }: { flow: Loaded<Flow>; empty?: 
   );
 }
 
-const PLURAL: Record<string, string> = { topic: "topics", query: "queries", table: "tables or paths", group: "consumer groups" };
+const PLURAL: Record<string, string> = { topic: "topics", query: "queries", table: "tables or paths", group: "consumer groups", connector: "connectors" };
 
 function LeftOut({ of }: { of: Flow["left_out"] }): JSX.Element | null {
   const parts = Object.entries(of).map(([kind, number]) => `${count(number)} ${PLURAL[kind] ?? kind}`);

@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { useData, type Long } from "../api";
 import { Chart } from "../components/chart";
 import { Field } from "../components/field";
@@ -35,6 +35,7 @@ export function RecordVolume({ topic }: { topic: string }): JSX.Element {
     return { times, series: [{ label: "Records", values: (volume.data?.records ?? []).map(Number), format: (value: number) => count(Math.round(value)), bars: true }] };
   }, [volume.data]);
   const selected = param("from").startsWith("time:") ? Number(param("from").slice(5)) : start;
+  const [moving, setMoving] = useState<number | null>(null);
   const begin = (ms: number) => setParams({ from: `time:${Math.round(ms)}`, mode: "", open: "" });
   return (
     <details class="card" open={param("volume") !== "no"} onToggle={(event) => setParams({ volume: event.currentTarget.open ? "" : "no" })}>
@@ -59,8 +60,20 @@ export function RecordVolume({ topic }: { topic: string }): JSX.Element {
       {volume.error !== undefined && <ErrorText error={volume.error} />}
       {shown.times.length > 0 && <Chart label="Records over time" times={shown.times} series={shown.series} height={110} onRange={(low, high) => setParams({ volume_from: String(low), volume_to: String(high), from: `time:${low}`, mode: "", open: "" })} />}
       <label class="field">
-        <span class="field-label">Start the list at {timeText(selected, false)}</span>
-        <input type="range" min={start} max={stop} step={1000} value={selected} onChange={(event) => begin(Number(event.currentTarget.value))} />
+        <span class="field-label">Start the list at {timeText(moving ?? selected, false)}</span>
+        <input
+          type="range"
+          min={start}
+          max={stop}
+          step={1000}
+          value={moving ?? selected}
+          onInput={(event) => setMoving(Number(event.currentTarget.value))}
+          // The browser's own event, when the slider is let go; Preact's onChange is called for every step.
+          onChangeCapture={(event) => {
+            setMoving(null);
+            begin(Number(event.currentTarget.value));
+          }}
+        />
       </label>
     </details>
   );

@@ -13,12 +13,12 @@ import { bytes, count } from "../numbers";
 import { Link, navigate, path } from "../router";
 import { mayChange } from "../session";
 import { durationText } from "../time";
-import { Produce } from "./produce";
+import { Produce } from "../components/produce_dialog";
 import { Records } from "./records";
 
 interface PartitionRow {
   partition: number;
-  leader: number;
+  leader: number | null;
   replicas: number[];
   in_sync: number[];
   begin: Long | null;
@@ -76,7 +76,7 @@ function Partitions({ name }: { name: string }): JSX.Element {
           id={(row) => String(row.partition)}
           columns={[
             { key: "partition", title: "Partition", cell: (row) => row.partition, compare: byNumber((row) => row.partition), number: true },
-            { key: "leader", title: "Leader", cell: (row) => (row.leader < 0 ? <Badge kind="bad">none</Badge> : row.leader), compare: byNumber((row) => row.leader) },
+            { key: "leader", title: "Leader", cell: (row) => (row.leader === null ? <Badge kind="bad">none</Badge> : row.leader), compare: byNumber((row) => row.leader) },
             { key: "replicas", title: "Replicas", cell: (row) => row.replicas.join(", ") },
             { key: "in_sync", title: "In sync", cell: (row) => (row.in_sync.length < row.replicas.length ? <Badge kind="warning">{row.in_sync.join(", ")}</Badge> : row.in_sync.join(", ")) },
             { key: "begin", title: "First offset", cell: (row) => count(row.begin), number: true },

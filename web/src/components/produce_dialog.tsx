@@ -1,10 +1,10 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { post, type Long } from "../api";
-import { Dialog } from "../components/dialog";
-import { Editor } from "../components/editor";
-import { Field, TextField } from "../components/field";
-import { notify } from "../components/notices";
+import { Dialog } from "./dialog";
+import { Editor } from "./editor";
+import { Field, TextField } from "./field";
+import { notify } from "./notices";
 import { produced, type RecordRow, type Shown } from "../records";
 import { setParams } from "../router";
 import { session } from "../session";
