@@ -8,7 +8,7 @@ from headrace.cli.failures import bad_usage
 from headrace.cli.option_table import CommandOption, ProcessCommand
 
 if TYPE_CHECKING:
-    from headrace.console.connect.client import ConnectClient
+    from headrace.console.connect.client import ConnectRest
     from headrace.console.console_request import ConsoleRequest
     from headrace.service.http_service import HttpService
 
@@ -81,7 +81,7 @@ def start(words: list[str]) -> int:
     return services.serve("console", build, found)
 
 
-def _connect_client(url: str) -> "ConnectClient | None":
+def _connect_client(url: str) -> "ConnectRest | None":
     if not url:
         return None
     from headrace.console.connect.client import make_connect_client

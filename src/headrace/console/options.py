@@ -13,7 +13,7 @@ from headrace.service.settings import ServiceSettings
 from headrace.settings.service_table import CLUSTER_METHOD
 
 if TYPE_CHECKING:
-    from headrace.console.connect.client import ConnectClient
+    from headrace.console.connect.client import ConnectRest
     from headrace.schemas.client import SchemaClient
 
 CLIENT_ID = "headrace-console"
@@ -30,7 +30,7 @@ class ConsoleOptions:
     """Client properties with librdkafka's names, secrets included."""
     registry: "SchemaClient | None" = None
     """None: the console has no schema registry."""
-    connect: "ConnectClient | None" = None
+    connect: "ConnectRest | None" = None
     """None: the console has no Kafka Connect."""
     exports_metrics: bool = False
     """Whether `/metrics` has the names of kafka_exporter."""
@@ -81,7 +81,7 @@ def read_options(
     settings: ServiceSettings,
     properties: Mapping[str, str],
     registry: "SchemaClient | None",
-    connect: "ConnectClient | None",
+    connect: "ConnectRest | None",
 ) -> ConsoleOptions:
     """The options that the settings and the client's properties mean; SettingError if invalid."""
     is_cluster_login = CLUSTER_METHOD in settings.words("authentication.method")

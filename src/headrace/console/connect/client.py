@@ -23,7 +23,7 @@ class ConnectError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectClient:
+class ConnectRest:
     """The address and credentials of a Connect worker. Any worker answers for all."""
 
     url: str
@@ -83,14 +83,14 @@ class ConnectClient:
         return found
 
 
-def make_connect_client(url: str, user_info: str | None, ca_file: str | None) -> ConnectClient:
+def make_connect_client(url: str, user_info: str | None, ca_file: str | None) -> ConnectRest:
     """The client for a URL, which may contain USER:PASSWORD; ValueError if it is not a URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not a URL such as http://localhost:8083")
     given, at, host = parts.netloc.rpartition("@")
     shown = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
-    return ConnectClient(shown, user_info or (unquote(given) if at else None), ca_file)
+    return ConnectRest(shown, user_info or (unquote(given) if at else None), ca_file)
 
 
 def _message(error: urllib.error.HTTPError) -> str:

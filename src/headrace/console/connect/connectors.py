@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.console.connect.client import ConnectClient, ConnectError
+from headrace.console.connect.client import ConnectError, ConnectRest
 from headrace.console.connect.hidden_configs import PASSWORD_TYPE, hidden
 from headrace.service.errors import HttpError
 
@@ -70,7 +70,7 @@ class ConnectorView:
 class Connectors:
     """Asks Connect. Errors are HttpErrors for the browser."""
 
-    def __init__(self, client: ConnectClient | None) -> None:
+    def __init__(self, client: ConnectRest | None) -> None:
         self._client = client
         self._lock = asyncio.Lock()
         self._views: list[ConnectorView] = []
