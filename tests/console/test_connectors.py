@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, expect
 from headrace.testing.running import RunningBroker
 from tests.cli.conftest import execute
 from tests.console.looking import Looking
-from tests.support.headrace_console import HeadraceConsole
 from tests.support.connect_worker import SINK, SOURCE, ConnectWorker, connect_missing
+from tests.support.headrace_console import HeadraceConsole
 from tests.support.ports import free_port
 from tests.support.stores import eventually
 
