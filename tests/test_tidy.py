@@ -27,7 +27,7 @@ PUBLIC_API = (
     "headrace/connect/hosting.py",
     "pyspark_headrace",
 )
-"""What users import, and connectors, which are found by their entry points."""
+"""What users import, and connectors, whose methods the host calls."""
 STAND_INS = {"ManualClock", "MemoryDisk", "fail_next", "write_short", "corrupt"}
 """The clock and the disk of tests, beside those that they replace."""
 CALLED_BY_LIBRARIES = {"serialize", "deserialize"}  # by kazoo

@@ -25,8 +25,10 @@ BUILT_IN = (
     "headrace.connect.connectors.files:Files",
     "headrace.connect.connectors.file_sinks:FileStreamSink",
     "headrace.connect.connectors.file_sinks:FilesSink",
-    "headrace.connect.connectors.jdbc:JdbcSource",
-    "headrace.connect.connectors.jdbc:JdbcSink",
+    "headrace.connect.connectors.jdbc.sink:DebeziumJdbcSink",
+    "headrace.connect.connectors.jdbc.sink:JdbcSink",
+    "headrace.connect.connectors.jdbc.source:JdbcSource",
+    "headrace.connect.connectors.postgresql_changes.source:PostgresqlChanges",
 )
 """As `module:Class`."""
 
@@ -70,7 +72,8 @@ class Plugins:
                 return plugin
         # A name with a package means one class only.
         wanted = "" if "." in name else _short(name)
-        short = [plugin for plugin in self.all() if wanted in _short_names(plugin)]
+        own = [plugin for plugin in self.all() if wanted == _short(plugin.name)]
+        short = own or [plugin for plugin in self.all() if wanted in _short_names(plugin)]
         if len(short) == 1:
             return short[0]
         known = ", ".join(plugin.name for plugin in self.all())
@@ -113,4 +116,4 @@ def _short(name: str) -> str:
 
 
 def _short_names(plugin: Plugin) -> set[str]:
-    return {_short(each) for each in (plugin.name, *plugin.kind.aliases)}
+    return {_short(each) for each in plugin.kind.aliases}

@@ -1,4 +1,4 @@
-"""The connectors that come with Headrace, each found by its entry point in pyproject.toml.
+"""The connectors that come with Headrace; `headrace.connect.plugins` lists them.
 
 The modules of the connectors import Arrow and the drivers of databases where they use them, so
 that listing the connectors stays cheap.
