@@ -81,7 +81,7 @@ def test_a_program_needs_no_activated_environment(
     producer = Producer({"bootstrap.servers": headrace.bootstrap_servers})
     for _ in range(3):
         producer.produce(topic, b"x")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     program = tmp_path / "app.py"
     program.write_text(COUNT)
     done = run(python, environment, str(program), headrace.bootstrap_servers, topic)

@@ -102,7 +102,7 @@ def cleaned_to(broker: RunningBroker, topic: str = TOPIC) -> int:
 
 
 def wait_until(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.02)

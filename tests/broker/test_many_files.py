@@ -44,7 +44,7 @@ def test_more_partitions_than_descriptors_are_written_and_read(
     consumer.assign([TopicPartition("many", n, OFFSET_BEGINNING) for n in range(PARTITIONS)])
     found: dict[int, list[str]] = {}
     while sum(map(len, found.values())) < 2 * PARTITIONS:
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None
         assert message.error() is None, message.error()
         found.setdefault(message.partition(), []).append(message.value().decode())

@@ -10,7 +10,7 @@ import pytest
 from headrace.broker.poller import READ, WRITE, Poller
 from headrace.wire.fast import Chunk
 
-LONG_S = 20
+LONG_S = 60
 
 
 class Heard:

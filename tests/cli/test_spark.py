@@ -188,7 +188,7 @@ def test_a_program_whose_python_process_is_late_goes_on_from_its_checkpoints(
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(50):
         producer.produce(topic, b"%d" % number)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     (tmp_path / "copies.py").write_text(COPIES)
     (tmp_path / "sitecustomize.py").write_text(LATE)
     words = ["spark", "run", "copies.py", "--master", "local[2]", "--bootstrap", bootstrap]

@@ -29,7 +29,7 @@ def connect() -> Iterator[Connect]:
     made: list[Cluster] = []
 
     def make(bootstrap: str) -> Cluster:
-        config = ClientConfig(parse_bootstrap(bootstrap), total_timeout_s=20, retry_backoff_s=0.05)
+        config = ClientConfig(parse_bootstrap(bootstrap), total_timeout_s=60, retry_backoff_s=0.05)
         made.append(Cluster(config))
         return made[-1]
 

@@ -43,7 +43,7 @@ def test_every_codec_comes_back_readable(bootstrap: str, topic: str, codec: str 
         await send(bootstrap, topic, values, compression_type=codec, linger_ms=10)
         return await read(bootstrap, topic, 200)
 
-    assert [r.value for r in within(30, there_and_back())] == values
+    assert [r.value for r in within(60, there_and_back())] == values
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
@@ -54,7 +54,7 @@ def test_every_acks_level_stores_the_records(bootstrap: str, topic: str, acks: i
                 await producer.send_and_wait(topic, b"%d" % n)
         return await read(bootstrap, topic, 10)
 
-    assert [r.offset for r in within(30, there_and_back())] == list(range(10))
+    assert [r.offset for r in within(60, there_and_back())] == list(range(10))
 
 
 def test_an_idempotent_producer_keeps_order(bootstrap: str, topic: str) -> None:
@@ -64,7 +64,7 @@ def test_an_idempotent_producer_keeps_order(bootstrap: str, topic: str) -> None:
         )
         return sent, await read(bootstrap, topic, 300)
 
-    sent, records = within(30, there_and_back())
+    sent, records = within(60, there_and_back())
     assert [metadata.offset for metadata in sent] == list(range(300))
     assert [r.value for r in records] == [b"%d" % n for n in range(300)]
 
@@ -80,7 +80,7 @@ def test_keys_headers_nulls_and_timestamps_survive(bootstrap: str, topic: str) -
             await producer.send_and_wait(topic, None, key=b"k")
         return await read(bootstrap, topic, 2)
 
-    first, second = within(30, there_and_back())
+    first, second = within(60, there_and_back())
     assert (first.key, first.value, first.headers) == (b"k", b"v", (("h", b"1"),))
     assert (first.timestamp, first.timestamp_type) == (moment, 0)
     assert (second.key, second.value) == (b"k", None)
@@ -93,7 +93,7 @@ def test_log_append_time_is_marked(bootstrap: str, make_topic: MakeTopic) -> Non
         (sent,) = await send(bootstrap, topic, [b"v"])
         return [sent, *await read(bootstrap, topic, 1)]
 
-    sent, record = within(30, there_and_back())
+    sent, record = within(60, there_and_back())
     assert (sent.timestamp_type, record.timestamp_type) == (1, 1)
     assert sent.timestamp == record.timestamp
 
@@ -113,7 +113,7 @@ def test_offsets_are_found_at_both_ends_and_by_time(bootstrap: str, topic: str) 
             found = await consumer.offsets_for_times({partition: start + 2500})
             return first[partition], last[partition], found[partition].offset
 
-    assert within(30, ask()) == (0, 5, 3)
+    assert within(60, ask()) == (0, 5, 3)
 
 
 def test_a_megabyte_arrives_whole(bootstrap: str, make_topic: MakeTopic) -> None:
@@ -124,7 +124,7 @@ def test_a_megabyte_arrives_whole(bootstrap: str, make_topic: MakeTopic) -> None
         await send(bootstrap, topic, [large], max_request_size=2_000_000)
         return await read(bootstrap, topic, 1)
 
-    assert [r.value == large for r in within(30, there_and_back())] == [True]
+    assert [r.value == large for r in within(60, there_and_back())] == [True]
 
 
 def test_the_admin_client_creates_grows_and_deletes(bootstrap: str, new_name: str) -> None:
@@ -147,4 +147,4 @@ def test_the_admin_client_creates_grows_and_deletes(bootstrap: str, new_name: st
         finally:
             await client.close()
 
-    assert within(30, administer()) == 3
+    assert within(60, administer()) == 3

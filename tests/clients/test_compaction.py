@@ -203,7 +203,7 @@ def read(bootstrap: str, isolation: str) -> dict[int, list[object]]:
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     ended: set[int] = set()
     while len(ended) < PARTITIONS:
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None, "the end of a partition was not reached"
         if message.error():
             ended.add(message.partition())

@@ -300,7 +300,7 @@ def test_three_kinds_of_client_share_one_group(servers: str, group: str) -> None
 # --- Commit, seek, go on --------------------------------------------------------------------------
 
 
-def take(consumer: Any, count: int, timeout_s: float = 20) -> list[int]:
+def take(consumer: Any, count: int, timeout_s: float = 60) -> list[int]:
     """The next records' numbers, exactly so many."""
     values: list[int] = []
     end = time.monotonic() + timeout_s

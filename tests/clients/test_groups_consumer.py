@@ -100,7 +100,7 @@ class Member(threading.Thread):
         self.join(60)
 
 
-def until(question: Callable[[], bool], timeout_s: float = 30) -> None:
+def until(question: Callable[[], bool], timeout_s: float = 60) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + timeout_s
     while not question():

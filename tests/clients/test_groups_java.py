@@ -116,7 +116,7 @@ def column(text: str, title: str, key: str = "PARTITION") -> dict[str, str]:
     return {row[key]: row[title] for row in table(text)}
 
 
-def until(question: Callable[[], bool], timeout_s: float = 30) -> None:
+def until(question: Callable[[], bool], timeout_s: float = 60) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + timeout_s
     while not question():

@@ -22,7 +22,7 @@ def producing(bootstrap: str, **options: Any) -> Iterator[Any]:
     try:
         yield producer
     finally:
-        producer.close(timeout=20)
+        producer.close(timeout=60)
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def consuming(bootstrap: str, *topics: str, **options: Any) -> Iterator[Any]:
         consumer.close()
 
 
-def take(consumer: Any, count: int, timeout_s: float = 20) -> list[Any]:
+def take(consumer: Any, count: int, timeout_s: float = 60) -> list[Any]:
     """Exactly `count` records, or fewer when time is up."""
     records: list[Any] = []
     deadline = time.monotonic() + timeout_s

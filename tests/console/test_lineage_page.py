@@ -62,7 +62,7 @@ class Traffic:
     def _run(self) -> None:
         while not self._end.wait(0.1):
             self._producer.produce(self._topic, b"x")
-            self._producer.flush(10)
+            self._producer.flush(60)
 
     def __enter__(self) -> "Traffic":
         self._thread.start()

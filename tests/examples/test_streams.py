@@ -58,7 +58,7 @@ class House:
         consumer.subscribe([self.prefix + topic])
         found = []
         try:
-            while (message := consumer.poll(30)) is not None and message.error() is None:
+            while (message := consumer.poll(60)) is not None and message.error() is None:
                 found.append(json.loads(message.value()))
         finally:
             consumer.close()

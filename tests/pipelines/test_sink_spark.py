@@ -31,7 +31,7 @@ def source(headrace: RunningBroker) -> str:
     producer = Producer({"bootstrap.servers": headrace.bootstrap_servers})
     for number in range(RECORDS):
         producer.produce(topic, b"%d" % number, b"key %d" % number, partition=number % 2)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return topic
 
 

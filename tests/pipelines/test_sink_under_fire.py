@@ -82,7 +82,7 @@ def new_copy(broker: RunningBroker, folder: Path) -> Copy:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(RECORDS):
         producer.produce(source, b"%d" % number, b"%d" % number, partition=number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     (folder / name).mkdir()
     return Copy(broker, folder / name, source, target)
 

@@ -54,7 +54,7 @@ def fill(bootstrap: str, topic: str, count: int, partitions: int = 1, **config: 
     made = producer(bootstrap, **config)
     for number in range(count):
         made.produce(topic, b"%d" % number * (number % 40), partition=number % partitions)
-    assert made.flush(30) == 0
+    assert made.flush(60) == 0
 
 
 def fill_with_everything(bootstrap: str, topic: str) -> None:
@@ -75,19 +75,19 @@ def fill_with_everything(bootstrap: str, topic: str) -> None:
                 timestamp=1_700_000_000_000 + n * 1000,
                 partition=number % 3,
             )
-        assert made.flush(30) == 0
+        assert made.flush(60) == 0
     for partition in range(2):
         writer = producer(bootstrap, transactional_id=new_name())
-        writer.init_transactions(30)
+        writer.init_transactions(60)
         for text, commit in ((b"kept", True), (b"undone", False), (b"kept too", True)):
             writer.begin_transaction()
             for _ in range(20):
                 writer.produce(topic, text, partition=partition)
-            writer.flush(30)
+            writer.flush(60)
             if commit:
-                writer.commit_transaction(30)
+                writer.commit_transaction(60)
             else:
-                writer.abort_transaction(30)
+                writer.abort_transaction(60)
 
 
 def read(spark: SparkSession, source: str, bootstrap: str, **options: str) -> DataFrame:
@@ -215,7 +215,7 @@ def test_a_compacted_topic_reads_as_in_sparks_own(spark: SparkSession, compactin
         for n in range(200):
             made.produce(topic, b"%d" % sent, key=b"%d" % (n % 7))
             sent += 1
-        assert made.flush(30) == 0
+        assert made.flush(60) == 0
         plan = FetchPlan(TopicPartition(topic, 0))
         kept = sum(
             len(columns)

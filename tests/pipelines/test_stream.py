@@ -44,7 +44,7 @@ def produce(bootstrap: str, topic: str, numbers: range, partitions: int = 2) -> 
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in numbers:
         producer.produce(topic, b"%d" % number, partition=number % partitions)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def stream(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:
@@ -111,7 +111,7 @@ def test_a_checkpoint_survives_a_restart_and_added_partitions(
     assert numbers(spark, tmp_path) == list(range(1000))
     assert len(checkpointed(tmp_path)) == 3
     admin = AdminClient({"bootstrap.servers": where})
-    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
     headrace.restart()
     produce(where, topic, range(1000, 1500), partitions=4)
     run_to_files(stream(spark, where, topic), tmp_path)
@@ -208,7 +208,7 @@ def progress(query: StreamingQuery) -> dict[str, Any]:
 
 def members(bootstrap: str, group: str) -> list[str]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.describe_consumer_groups([group])[group].result(20)
+    found = admin.describe_consumer_groups([group])[group].result(60)
     return [member.group_instance_id for member in found.members]
 
 

@@ -54,7 +54,7 @@ def produce(bootstrap: str, topic: str, count: int, partition: int = 0, first: i
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(first, first + count):
         producer.produce(topic, b"%d" % number, partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def offsets(stored: Stored) -> dict[str, dict[str, int]]:
@@ -77,7 +77,7 @@ def values(reader: StreamReader, start: Stored, end: Stored) -> list[int]:
 def delete_before(bootstrap: str, topic: str, partition: int, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.delete_records([RdPartition(topic, partition, offset)]).values():
-        future.result(20)
+        future.result(60)
 
 
 def test_an_epoch_holds_what_came_since_the_last(
@@ -141,7 +141,7 @@ def test_a_new_partition_is_read_from_its_beginning(
     reader = make_reader(where, topic, startingOffsets="latest", maxOffsetsPerTrigger="100")
     start = reader.initialOffset()
     admin = AdminClient({"bootstrap.servers": where})
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
     produce(where, topic, 4, partition=2)
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert offsets(end) == {topic: {"0": 3, "1": 0, "2": 4}}
@@ -390,16 +390,16 @@ def test_committed_records_only_are_announced_and_read(
 ) -> None:
     where = headrace.bootstrap_servers
     writer = Producer({"bootstrap.servers": where, "transactional.id": f"tx-{topic}"})
-    writer.init_transactions(20)
+    writer.init_transactions(60)
     writer.begin_transaction()
     writer.produce(topic, b"1", partition=0)
-    assert writer.flush(20) == 0
+    assert writer.flush(60) == 0
     committed = make_reader(
         where, topic, startingOffsets="earliest", kafka__isolation__level="read_committed"
     )
     start = committed.initialOffset()
     assert committed.latestOffset(start, EVERYTHING) == start
-    writer.commit_transaction(20)
+    writer.commit_transaction(60)
     end = committed.latestOffset(start, EVERYTHING)
     assert offsets(end) == {topic: {"0": 2, "1": 0}}
     assert values(committed, start, end) == [1]

@@ -37,7 +37,7 @@ def produce(broker: RunningBroker, topic: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(count):
         producer.produce(topic, b"%d" % number, headers=[("traceparent", TRACEPARENT)])
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def read_epoch(broker: RunningBroker, topic: str, **more: str) -> None:

@@ -40,7 +40,7 @@ def registry(
 @pytest.fixture
 def http(registry: HeadraceRegistry) -> Iterator[httpx.Client]:
     # Reading the certificates of authorities would take longer than most tests.
-    with httpx.Client(base_url=registry.url, timeout=30, verify=False) as client:
+    with httpx.Client(base_url=registry.url, timeout=60, verify=False) as client:
         yield client
 
 

@@ -102,7 +102,7 @@ def test_records_of_five_versions_are_read_with_the_newest(
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        found = [deserializer(consumer.poll(30).value(), context) for _ in range(5)]
+        found = [deserializer(consumer.poll(60).value(), context) for _ in range(5)]
     finally:
         consumer.close()
     assert found == [

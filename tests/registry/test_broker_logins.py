@@ -1,8 +1,10 @@
 """The registry logs in to its cluster with tokens."""
 
+import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.security.token_logins import KINDS, TokenBroker
 from tests.support.headrace_registry import HeadraceRegistry
 
 PATIENCE_S = 60
+TOKEN_LIFETIME_S = 4
 
 
 @pytest.fixture(scope="module")
@@ -68,26 +71,44 @@ def test_the_registry_works_with_a_token(cluster: TokenBroker, tmp_path: Path, k
         assert secret not in cluster.broker.log()
 
 
+@contextmanager
+def short_tokens(cluster: TokenBroker) -> Iterator[None]:
+    """The file always has a token that is valid for a few seconds more."""
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.2):
+            cluster.write_token(TOKEN_LIFETIME_S)
+
+    cluster.write_token(TOKEN_LIFETIME_S)
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join(PATIENCE_S)
+
+
 def test_the_registry_goes_on_with_the_next_token_when_one_has_expired(
     cluster: TokenBroker, tmp_path: Path
 ) -> None:
     properties = cluster.properties("file")
-    cluster.write_token(lifetime_s=2)
-    with registry(cluster, tmp_path, properties) as running:
-        expired_at = time.time() + 2
-        with SchemaRegistryClient({"url": running.url}) as client:
-            client.register_schema("a", Schema('"string"', "AVRO"))
-            cluster.write_token()
-            deadline = time.monotonic() + PATIENCE_S
-            while time.time() < expired_at + 1:
-                time.sleep(0.1)
-            number = 0
-            while True:
-                number += 1
-                try:
-                    client.register_schema(f"b{number}", Schema('"int"', "AVRO"))
-                    break
-                except Exception:
-                    assert time.monotonic() < deadline, running.log()
-                    time.sleep(0.5)
-            assert f"b{number}" in client.get_subjects()
+    with (
+        short_tokens(cluster),
+        registry(cluster, tmp_path, properties) as running,
+        SchemaRegistryClient({"url": running.url}) as client,
+    ):
+        client.register_schema("a", Schema('"string"', "AVRO"))
+        time.sleep(TOKEN_LIFETIME_S + 1)
+        deadline = time.monotonic() + PATIENCE_S
+        number = 0
+        while True:
+            number += 1
+            try:
+                client.register_schema(f"b{number}", Schema('"int"', "AVRO"))
+                break
+            except Exception:
+                assert time.monotonic() < deadline, running.log()
+                time.sleep(0.5)
+        assert f"b{number}" in client.get_subjects()

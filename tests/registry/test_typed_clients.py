@@ -38,7 +38,7 @@ class Pipe:
         self._consumer.assign([TopicPartition(self._topic, 0, 0)])
         try:
             for _ in range(count):
-                yield self._consumer.poll(30).value()
+                yield self._consumer.poll(60).value()
         finally:
             self._consumer.close()
 

@@ -436,12 +436,17 @@ def test_a_flood_of_tokens_is_bounded(tmp_path: Path) -> None:
 
 
 def test_the_session_ends_with_the_token(broker: SecuredBroker) -> None:
-    raw = shake(broker)
-    code, _, lifetime_ms = authenticate(raw, first(KEY.token(claims(lifetime_s=3))))
+    for _ in range(10):
+        began = time.monotonic()
+        raw = shake(broker)
+        code, _, lifetime_ms = authenticate(raw, first(KEY.token(claims(lifetime_s=3))))
+        raw.send(request(3, 1, struct.pack(">i", 0)))
+        answered = raw.receive()
+        if time.monotonic() - began < 1.5:
+            break  # on a busy machine the token may have expired by now
     assert code == 0
     assert 0 < lifetime_ms <= 3000
-    raw.send(request(3, 1, struct.pack(">i", 0)))
-    assert raw.receive()
+    assert answered
     time.sleep(3.1)
     raw.send(request(3, 1, struct.pack(">i", 0)))
     assert raw.receive() is None

@@ -57,8 +57,10 @@ class TokenBroker:
     def write_token(self, lifetime_s: float = 3600) -> Path:
         """A file with a token of the issuer."""
         path = self.folder / "token"
-        path.write_text(self._key.token(claims("alice", lifetime_s)))
-        return path
+        written = self.folder / "token.new"
+        written.write_text(self._key.token(claims("alice", lifetime_s)))
+        # A client that reads the file meanwhile gets the old token or the new one.
+        return written.replace(path)
 
     def properties(self, kind: str) -> dict[str, str]:
         """The login of one of KINDS, in the names of Java's clients."""

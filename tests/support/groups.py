@@ -12,5 +12,5 @@ from headrace.client.groups import committed_offsets
 def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     """The offset of each partition that has one."""
     with Cluster(ClientConfig(parse_bootstrap(bootstrap), client_id="test")) as cluster:
-        found = committed_offsets(cluster, group, timeout_s=30)
+        found = committed_offsets(cluster, group, timeout_s=60)
     return {(at.topic, at.partition): one.offset for at, one in found.items()}

@@ -50,7 +50,7 @@ def send(broker: RunningBroker, topic: str, hour: int) -> None:
                 "time": f"2026-01-31T{hour:02}:{minute:02}:00Z",
             }
             producer.produce(topic, key=reading["sensor"], value=json.dumps(reading))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def received(broker: RunningBroker, topic: str) -> list[tuple[str, str, int]]:
@@ -65,7 +65,7 @@ def received(broker: RunningBroker, topic: str) -> list[tuple[str, str, int]]:
     )
     consumer.subscribe([topic])
     found = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         row = json.loads(message.value())
         found.append((row["minute"][11:16], row["sensor"], row["temperature"]))
     consumer.close()

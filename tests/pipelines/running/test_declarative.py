@@ -31,7 +31,7 @@ def send(broker: RunningBroker, topic: str, *keys: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for key in keys:
         producer.produce(topic, key=key, value=f"from {key}")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def received(broker: RunningBroker, topic: str) -> list[tuple[str, str]]:
@@ -45,7 +45,7 @@ def received(broker: RunningBroker, topic: str) -> list[tuple[str, str]]:
     )
     consumer.subscribe([topic])
     found = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         found.append((message.key().decode(), message.value().decode()))
     consumer.close()
     return sorted(found)

@@ -44,7 +44,7 @@ def test_the_last_word_of_every_query_is_read(broker: RunningBroker, consumer: C
     publisher = Publisher(broker.bootstrap_servers, {})
     for each in (one, two, replace(one, rows_total=5), progress.ended(two, 2000, "boom")):
         publisher.publish(each)
-    publisher.flush(10)
+    publisher.flush(60)
     watcher = QueryWatcher(consumer)
     assert watcher.catch_up(10)
     assert watcher.queries == {
@@ -52,7 +52,7 @@ def test_the_last_word_of_every_query_is_read(broker: RunningBroker, consumer: C
         two.id: progress.ended(two, 2000, "boom"),
     }
     publisher.publish(replace(one, rows_total=6))
-    publisher.flush(10)
+    publisher.flush(60)
     assert watcher.catch_up(10)
     assert watcher.queries[one.id].rows_total == 6
 
@@ -60,9 +60,9 @@ def test_the_last_word_of_every_query_is_read(broker: RunningBroker, consumer: C
 def test_the_topic_is_compacted_and_has_one_partition(broker: RunningBroker) -> None:
     publisher = Publisher(broker.bootstrap_servers, {})
     publisher.publish(query("one"))
-    publisher.flush(10)
+    publisher.flush(60)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    assert len(admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions) == 1
+    assert len(admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions) == 1
     resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
     found = admin.describe_configs([resource])[resource].result()
     assert found["cleanup.policy"].value == "compact,delete"
@@ -73,7 +73,7 @@ def test_a_second_program_finds_the_topic_there(broker: RunningBroker, consumer:
     for each in (one, two):
         publisher = Publisher(broker.bootstrap_servers, {})
         publisher.publish(each)
-        publisher.flush(10)
+        publisher.flush(60)
     watcher = QueryWatcher(consumer)
     assert watcher.catch_up(10)
     assert set(watcher.queries) == {one.id, two.id}
@@ -84,11 +84,11 @@ def test_what_is_no_query_does_not_disturb(broker: RunningBroker, consumer: Cons
     publisher = Publisher(broker.bootstrap_servers, {})
     publisher.publish(one)
     publisher.publish(gone)
-    publisher.flush(10)
+    publisher.flush(60)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for key, value in [("x", b"\xff\xfe"), ("y", b"{}"), (gone.id, None), ("w", b"[]")]:
         producer.produce(TOPIC, key=key, value=value)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     watcher = QueryWatcher(consumer)
     assert watcher.catch_up(10)
     assert watcher.queries == {one.id: one}

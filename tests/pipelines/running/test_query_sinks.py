@@ -129,7 +129,7 @@ def _values(consumer: Consumer) -> Iterator[bytes]:
     from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
     consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         yield message.value() or b""
 
 

@@ -48,7 +48,7 @@ class Topic:
         producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
         for value in values:
             producer.produce(self.name, value, key)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def options(self, **more: str) -> dict[str, str]:
         given = {
