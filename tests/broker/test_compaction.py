@@ -251,7 +251,7 @@ def test_offsets_and_transactions_are_found_in_compacted_logs(broker: RunningBro
     broker.kill()
     broker.start()
     for number, consumer in enumerate(consumers.values()):
-        [position] = consumer.committed([TopicPartition(TOPIC, 0)], 20)
+        [position] = consumer.committed([TopicPartition(TOPIC, 0)], 60)
         assert position.offset == 25 + number
     for producer in producers:
         producer.begin_transaction()

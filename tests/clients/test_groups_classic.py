@@ -150,7 +150,7 @@ def test_a_consumer_goes_on_where_its_group_stopped(servers: str, filled: str, g
     first.commit(asynchronous=False)
     first.close()
     second = consumer(servers, group)
-    positions = second.committed([TopicPartition(filled, n) for n in range(PARTITIONS)], 10)
+    positions = second.committed([TopicPartition(filled, n) for n in range(PARTITIONS)], 60)
     assert [position.offset for position in positions] == [25] * PARTITIONS
     second.close()
 
@@ -289,7 +289,7 @@ def test_committed_offsets_never_go_back_when_the_broker_is_killed(tmp_path: Any
             known = acknowledged[-1]
             broker.start()
             reader = consumer(broker.bootstrap, "steady")
-            (found,) = reader.committed([TopicPartition(topic, 0)], 20)
+            (found,) = reader.committed([TopicPartition(topic, 0)], 60)
             reader.close()
             assert found.offset >= known
         stop.set()
@@ -335,7 +335,7 @@ def test_kafka_python_consumes_commits_and_administers(
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=60_000,
     ) as one:
         seen = [record.value for _, record in zip(range(100), one, strict=False)]
         assert len(set(seen)) == 100

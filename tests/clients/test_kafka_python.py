@@ -28,7 +28,7 @@ def producing(bootstrap: str, **options: Any) -> Iterator[Any]:
 @contextmanager
 def consuming(bootstrap: str, *topics: str, **options: Any) -> Iterator[Any]:
     options.setdefault("auto_offset_reset", "earliest")
-    options.setdefault("consumer_timeout_ms", 3000)
+    options.setdefault("consumer_timeout_ms", 60_000)
     consumer = KafkaConsumer(*topics, bootstrap_servers=[bootstrap], **options)
     try:
         yield consumer
@@ -68,7 +68,8 @@ def test_the_iterator_ends_by_itself_when_nothing_more_comes(bootstrap: str, top
             producer.send(topic, b"%d" % number)
 
     with consuming(bootstrap, topic, consumer_timeout_ms=1000) as consumer:
-        assert [message.value for message in consumer] == [b"0", b"1", b"2"]
+        assert [message.value for message in take(consumer, 3)] == [b"0", b"1", b"2"]
+        assert list(consumer) == []
 
 
 def test_a_connection_that_fails_is_an_exception_and_not_a_hang(bootstrap: str) -> None:

@@ -209,7 +209,7 @@ def test_kafka_python_continues_or_reports_offset_out_of_range(
         bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset=reset,
         enable_auto_commit=False,
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=60_000,
     )
     at = kafka.TopicPartition(topic, 0)
     reader.assign([at])
