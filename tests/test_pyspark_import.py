@@ -23,15 +23,25 @@ from tests.support.topics import create_topic
 ROOT = Path(__file__).parents[1]
 PTH = ROOT / "src" / "headrace-pyspark.pth"
 HERE = str(Path(sys.executable).parent)
-COUNT = """
+PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
 
+bootstrap, topic, folder = sys.argv[1:]
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
 spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-reader = spark.read.format("headrace").option("kafka.bootstrap.servers", sys.argv[1])
-print("records:", reader.option("subscribe", sys.argv[2]).load().count())
+reader = spark.read.format("headrace").option("kafka.bootstrap.servers", bootstrap)
+print("records:", reader.option("subscribe", topic).load().count())
+rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 6).load()
+query = (
+    rates.selectExpr("value as id", "value % 3 as kind")
+    .writeStream.partitionBy("kind").format("headrace-delta")
+    .option("checkpointLocation", folder + "/checkpoint").start(folder + "/table")
+)
+while query.isActive and query.lastProgress is None:
+    query.awaitTermination(0.2)
+query.stop()
 """
 
 
@@ -49,11 +59,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Nothing is activated, and `python3` is one that has nothing."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
+    tools = tmp_path_factory.mktemp("tools")
     other = tools / "python3"
     other.write_text("#!/bin/sh\necho 'this is another Python' >&2\nexit 1\n")
     other.chmod(0o755)
@@ -71,10 +80,14 @@ def run(
     )
 
 
-@pytest.mark.spark
-def test_a_program_needs_no_activated_environment(
-    headrace: RunningBroker, python: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def folder(
+    headrace: RunningBroker,
+    python: Path,
+    environment: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Where a program has written what it printed, and a table."""
     if reason := support.missing():
         pytest.skip(reason)
     topic = create_topic(headrace.bootstrap_servers, f"p-{uuid.uuid4().hex[:8]}")
@@ -82,42 +95,23 @@ def test_a_program_needs_no_activated_environment(
     for _ in range(3):
         producer.produce(topic, b"x")
     assert producer.flush(60) == 0
-    program = tmp_path / "app.py"
-    program.write_text(COUNT)
-    done = run(python, environment, str(program), headrace.bootstrap_servers, topic)
-    assert "records: 3" in done.stdout, done.stderr
-
-
-PARTITIONED = """
-import sys
-from pyspark.sql import SparkSession
-
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 6).load()
-query = (
-    rates.selectExpr("value as id", "value % 3 as kind")
-    .writeStream.partitionBy("kind").format("headrace-delta")
-    .option("checkpointLocation", sys.argv[1] + "/checkpoint").start(sys.argv[1] + "/table")
-)
-while query.isActive and query.lastProgress is None:
-    query.awaitTermination(0.2)
-query.stop()
-"""
+    folder = tmp_path_factory.mktemp("program")
+    program = folder / "app.py"
+    program.write_text(PROGRAM)
+    done = run(python, environment, str(program), headrace.bootstrap_servers, topic, str(folder))
+    assert done.returncode == 0, done.stderr
+    (folder / "printed.txt").write_text(done.stdout)
+    return folder
 
 
 @pytest.mark.spark
-def test_partition_by_reaches_a_lake_sink_in_any_program(
-    python: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
-    if reason := support.missing():
-        pytest.skip(reason)
-    program = tmp_path / "app.py"
-    program.write_text(PARTITIONED)
-    done = run(python, environment, str(program), str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    table = DeltaTable(str(tmp_path / "table"))
+def test_a_program_needs_no_activated_environment(folder: Path) -> None:
+    assert "records: 3" in (folder / "printed.txt").read_text()
+
+
+@pytest.mark.spark
+def test_partition_by_reaches_a_lake_sink_in_any_program(folder: Path) -> None:
+    table = DeltaTable(str(folder / "table"))
     assert table.metadata().partition_columns == ["kind"]
     assert table.to_pyarrow_table().num_rows >= 6
 

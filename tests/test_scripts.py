@@ -37,7 +37,7 @@ def script(name: str, *words: str, **env: str) -> "subprocess.CompletedProcess[s
         [str(ROOT / "scripts" / name), *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         # The registry would want a port of its own; its tests start it.
         env=environment(**{"REGISTRY": "", "CONSOLE": "", **env}),
         check=False,

@@ -26,8 +26,8 @@ SESSIONS = ("first spark session", "second spark session")
 """Two workers have a local Spark: all of its tests on one would take longer than all others."""
 OF_THE_SECOND = ("tests/examples/", "tests/pipelines/running/")
 LONGEST = re.compile(r"mark\.(?:spark|timeout)")
-LONG = re.compile(r"mark\.(?:slow|java)")
-"""Marks of files whose tests take minutes, and of those whose tests take seconds."""
+LONG = re.compile(r"mark\.(?:slow|java)|chromium")
+"""What files have whose tests take minutes, and those whose tests take seconds."""
 
 
 class ByWhatIsShared(LoadScopeScheduling):  # type: ignore[misc]
