@@ -70,7 +70,9 @@ class KafkaConnect:
             try:
                 applied = made.apply(self._sink_record(record))
             except Exception as error:
-                results.append(str(error.java_exception.getMessage()))  # type: ignore[attr-defined]
+                # PySpark replaces some exceptions of Java by its own.
+                thrown = getattr(error, "java_exception", None)
+                results.append(str(error) if thrown is None else str(thrown.getMessage()))
             else:
                 results.append(None if applied is None else self._result(applied))
         return results

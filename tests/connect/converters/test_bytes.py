@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.connect.converters import check, options_of
+from headrace.connect.converters import check, class_types, options_of
 from headrace.connect.converters.reading import read_records
 from headrace.connect.converters.writing import write_records
 from headrace.connect.plugin import PermanentError
@@ -94,6 +94,7 @@ def test_a_value_of_another_type_is_refused_with_the_reason(spark: SparkSession)
 def test_converters_and_their_options_are_known() -> None:
     assert options_of(CONVERTERS + "LongConverter") == ()
     assert options_of("org.example.Converter") is None
+    assert class_types()[CONVERTERS + "LongConverter"] == "converter"
     found = check(
         {
             "key.converter": "org.example.Converter",

@@ -215,6 +215,12 @@ def test_types_of_the_declared_schema_are_spark_types(spark: SparkSession) -> No
             ),
             "payload.d is not a decimal",
         ),
+        (
+            envelope(
+                struct(field("at", "int64", name=LOGICAL + "Timestamp")), {"at": (1 << 63) - 1}
+            ),
+            "payload.at is too large for a timestamp",
+        ),
     ],
 )
 def test_a_bad_envelope_is_an_error_of_its_record(

@@ -4,6 +4,6 @@
 connector, `writing` those of a source connector; both build Spark expressions.
 """
 
-from headrace.connect.converters.options import CONVERTERS, check, options_of
+from headrace.connect.converters.options import check, class_types, options_of
 
-__all__ = ["CONVERTERS", "check", "options_of"]
+__all__ = ["check", "class_types", "options_of"]

@@ -54,10 +54,6 @@ SCALARS: dict[str, DataType] = {
     "string": StringType(),
 }
 _KIND_OF = {type(kind): name for name, kind in SCALARS.items()}
-_LOGICAL: dict[tuple[str, str | None], DataType] = {
-    ("int32", DATE): DateType(),
-    ("int64", TIMESTAMP): TimestampType(),
-}
 
 
 class SchemaError(ValueError):
@@ -88,6 +84,14 @@ class ConnectSchema:
     def is_decimal(self) -> bool:
         return self.kind == "bytes" and self.name == DECIMAL
 
+    @property
+    def is_date(self) -> bool:
+        return self.kind == "int32" and self.name == DATE
+
+    @property
+    def is_timestamp(self) -> bool:
+        return self.kind == "int64" and self.name == TIMESTAMP
+
     def spark_type(self) -> DataType:
         """The type of a column with this schema."""
         if self.kind == "struct":
@@ -102,12 +106,15 @@ class ConnectSchema:
         if self.is_decimal:
             precision = int(dict(self.parameters).get(PRECISION, MAX_PRECISION))
             return DecimalType(min(max(precision, self.scale), MAX_PRECISION), self.scale)
-        return _LOGICAL.get((self.kind, self.name), SCALARS[self.kind])
+        if self.is_date:
+            return DateType()
+        return TimestampType() if self.is_timestamp else SCALARS[self.kind]
 
     def metadata(self) -> dict[str, object]:
         """What the Spark type does not say."""
         found: dict[str, object] = {}
-        if self.name is not None and self.name not in (DECIMAL, DATE, TIMESTAMP):
+        in_type = self.is_decimal or self.is_date or self.is_timestamp
+        if self.name is not None and not in_type:
             found[NAME] = self.name
             if self.version is not None:
                 found[VERSION] = self.version

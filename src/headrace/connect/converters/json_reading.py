@@ -21,9 +21,10 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from headrace.connect.converters.connect_schema import DATE, TIMESTAMP, ConnectSchema
+from headrace.connect.converters.connect_schema import ConnectSchema
 from headrace.connect.converters.conversion import Conversion
 from headrace.connect.converters.decimal_bytes import decimal_of_bytes
+from headrace.connect.converters.moments import timestamp_of_millis
 
 NO_ENVELOPE = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain '
@@ -116,9 +117,9 @@ def _payload_type(schema: ConnectSchema) -> DataType:
         return MapType(StringType(), _payload_type(schema.values))
     if schema.is_decimal:
         return VariantType()
-    if schema.name == DATE:
+    if schema.is_date:
         return IntegerType()
-    if schema.name == TIMESTAMP:
+    if schema.is_timestamp:
         return LongType()
     return schema.spark_type()
 
@@ -132,7 +133,7 @@ def _is_same(schema: ConnectSchema, with_defaults: bool) -> bool:
     if schema.kind in ("array", "map"):
         assert schema.values is not None, "an array or map has a schema of its values"
         return not _has_pairs(schema) and _is_same(schema.values, with_defaults)
-    return not schema.is_decimal and schema.name not in (DATE, TIMESTAMP)
+    return not (schema.is_decimal or schema.is_date or schema.is_timestamp)
 
 
 def _value(column: Column, schema: ConnectSchema, with_defaults: bool) -> Column:
@@ -163,10 +164,10 @@ def _without_default(column: Column, schema: ConnectSchema, with_defaults: bool)
         return _map_of_pairs(column, schema.keys, values, with_defaults)
     if schema.is_decimal:
         return _decimal(column, schema)
-    if schema.name == DATE:
+    if schema.is_date:
         return F.date_from_unix_date(column)
-    if schema.name == TIMESTAMP:
-        return F.timestamp_millis(column)
+    if schema.is_timestamp:
+        return timestamp_of_millis(column)
     return column
 
 
@@ -213,6 +214,9 @@ def _problems(
         is_null = is_null | F.is_variant_null(column)
         wrong = ~is_null & _decimal(column, schema).isNull()
         found.append((wrong, f"{path} is not a decimal of at most 38 digits"))
+    if schema.is_timestamp:
+        wrong = ~is_null & timestamp_of_millis(column).isNull()
+        found.append((wrong, f"{path} is too large for a timestamp"))
     has_default = with_defaults and schema.default is not None
     if not schema.optional and not has_default:
         found.append((is_null, f"{path}: Invalid null value for required {schema.kind} field"))

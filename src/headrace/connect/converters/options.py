@@ -118,12 +118,21 @@ CONVERTERS: Mapping[str, Sequence[Option]] = {
     **dict.fromkeys(NUMBERS, ()),
     **dict.fromkeys(REGISTRY_FORMATS, REGISTRY_OPTIONS),
 }
+HEADER_CONVERTERS = ("org.apache.kafka.connect.storage.SimpleHeaderConverter",)
+"""Accepted: headers keep their bytes."""
 DEFAULTS = {"key": (STRING, {}), "value": (JSON, {"schemas.enable": "false"})}
 
 
 def options_of(class_name: str) -> Sequence[Option] | None:
     """The options of a converter, without the prefix; None if there is no such converter."""
-    return CONVERTERS.get(class_name)
+    return () if class_name in HEADER_CONVERTERS else CONVERTERS.get(class_name)
+
+
+def class_types() -> dict[str, str]:
+    """The classes with the types that `GET /connector-plugins` shows."""
+    return dict.fromkeys(CONVERTERS, "converter") | dict.fromkeys(
+        HEADER_CONVERTERS, "header_converter"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +201,7 @@ def check(config: Mapping[str, str]) -> list[OptionError]:
                 converter.text(option.name)
             except OptionError as error:
                 errors.append(error)
-        for name in sorted(set(converter.given) - known):
+        for name in sorted(set(converter.given) - known - {"plugin.version"}):
             option_name = f"{part}.converter.{name}"
             errors.append(
                 OptionError(
