@@ -94,6 +94,14 @@ def test_records_of_other_registries_are_understood(
         (b'{"keytype":"SCHEMA","subject":"s","version":1}', b'{"id":1}'),
         (b'{"keytype":"SCHEMA","subject":"s","version":1}', b"\xff\xfe"),
         (b"[" * 100_000, None),
+        # Later schemas would get ids that no client can write.
+        (
+            b'{"keytype":"SCHEMA","subject":"s","version":1}',
+            b'{"id":2147483648,"schema":"\\"string\\""}',
+        ),
+        (b'{"keytype":"SCHEMA","subject":"s","version":2147483648}', None),
+        (b'{"keytype":"NOOP"}', b'{"maxIds":{".":2147483648}}'),
+        (b'{"keytype":"NOOP"}', b'{"maxIds":{".":"7"}}'),
     ],
 )
 def test_a_foreign_record_is_no_change_and_no_crash(key: bytes | None, value: bytes | None) -> None:

@@ -118,6 +118,10 @@ def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
+_INT32_MAX = 2**31 - 1
+"""Ids and versions have 32 bits in encoded values and in responses."""
+
+
 def encode(change: Change) -> tuple[bytes, bytes | None]:
     """Key and value of the record for a change."""
     match change:
@@ -207,7 +211,7 @@ def _decode(key: Json, value: Json | None) -> Change | None:
         highest = (value or {}).get("maxIds")
         if not isinstance(highest, dict):
             return None
-        return HighestIds({str(context): int(top) for context, top in highest.items()})
+        return HighestIds({str(context): _whole(top) for context, top in highest.items()})
     if subject is None:
         return None
     if kind == "SCHEMA":
@@ -246,6 +250,6 @@ def sorted_json(value: object) -> str | None:
 
 
 def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise BadRecord(f"{value!r} is not an integer")
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _INT32_MAX:
+        raise BadRecord("an id or a version is not an integer of 32 bits")
     return value
