@@ -380,7 +380,9 @@ class Segment:
         `offset` is that of the batch at `start`. The offset found is -1 at the segment's end.
         """
         for _ in range(3):
-            index, bases = self.offset_index(), self.indexes.bases
+            index, bases = self.indexes.offsets, self.indexes.bases
+            if index is None:
+                index = self.offset_index()
             low = slot_by_offset(index, offset - self.base_offset)
             high = low + (limit - start) // self.indexes.interval + 2
             at = floor_by_position(index, limit, low, high)
