@@ -1,13 +1,15 @@
 """Whether a log is online. A failure of its disk takes it offline until the next start."""
 
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.disk import is_broken
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.removal import Removal
 from headrace.types import TopicPartition
+
+if TYPE_CHECKING:
+    from headrace.log.log import Log
 
 _logger = logging.getLogger("headrace.log")
 
@@ -28,15 +30,10 @@ class LogOwner(Protocol):
 class Availability:
     """The state of one log: online, or offline with a reason."""
 
-    __slots__ = ("_on_offline", "_owner", "_partition", "offline")
+    __slots__ = ("_log", "offline")
 
-    def __init__(
-        self, partition: TopicPartition, owner: LogOwner | None, on_offline: Callable[[], None]
-    ) -> None:
-        """`on_offline` is called when the log goes offline, perhaps in a worker thread."""
-        self._partition = partition
-        self._owner = owner
-        self._on_offline = on_offline
+    def __init__(self, log: "Log") -> None:
+        self._log = log
         self.offline: str | None = None
         """Why the log is offline, or None."""
 
@@ -47,16 +44,16 @@ class Availability:
 
     def take_offline(self, reason: str) -> None:
         """Go offline; files stay open, since the owner may write while a worker calls this."""
-        self.offline = self.offline or f"{self._partition}: {reason}"
-        self._on_offline()
+        self.offline = self.offline or f"{self._log.partition}: {reason}"
+        self._log.check_next_append()
 
     def fail(self, reason: str) -> KafkaError:
         """Go offline because the content of the disk is unknown; returns the error to raise."""
-        _logger.error("%s goes offline: %s", self._partition, reason)
+        _logger.error("%s goes offline: %s", self._log.partition, reason)
         self.offline = reason
-        self._on_offline()
-        if self._owner is not None:
-            self._owner.fail(reason)
+        self._log.check_next_append()
+        if self._log.owner is not None:
+            self._log.owner.fail(reason)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     def error(self, reason: str, error: OSError) -> KafkaError:

@@ -84,7 +84,7 @@ class Log:
         self._active = segments[-1]
         self.owner = owner
         self._pwrite = disk.pwrite
-        self.availability = Availability(partition, owner, self._check_next_append)
+        self.availability = Availability(self)
         self.durability = Durability(disk, folder, epochs, transactions, recovery_point, new=new)
         self.generation = 0
         """How often the log was truncated."""
@@ -95,12 +95,12 @@ class Log:
         """Whether the folder has a list of damaged offsets; see `damage.py`."""
         self._epoch = epochs.latest
         self.producers = producers
-        self._check_next_append()
+        self.check_next_append()
 
     def use_settings(self, settings: LogSettings) -> None:
         """Apply the topic's settings, which may change at any time."""
         self.settings = settings
-        self._check_next_append()
+        self.check_next_append()
 
     @property
     def holes(self) -> list[tuple[int, int]]:
@@ -172,7 +172,7 @@ class Log:
         if position > indexes.due:
             indexes.add_entry(position, base, last)
             if indexes.is_full(self.settings.segment_index_bytes):
-                self._check_next_append()
+                self.check_next_append()
         if producer is not None:
             producer.timestamp = max_timestamp
             producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
@@ -212,7 +212,7 @@ class Log:
             self.end_offset = last + 1
             segment.indexes.add_batch(position, base, last, header.max_timestamp)
             if segment.indexes.is_full(self.settings.segment_index_bytes):
-                self._check_next_append()
+                self.check_next_append()
             if header.partition_leader_epoch > self._epoch:
                 self.epochs.assign(header.partition_leader_epoch, base)
                 self._epoch = self.epochs.latest
@@ -227,7 +227,7 @@ class Log:
 
     def _undo_write(self, segment: Segment, error: OSError) -> KafkaError:
         """Remove a partially written batch; the log end offset does not change."""
-        self._check_next_append()
+        self.check_next_append()
         path = segment.files.path(LOG)
         try:
             self.disk.ftruncate(segment.opened().fd, segment.size)
@@ -237,7 +237,7 @@ class Log:
 
     # -- rolling ------------------------------------------------------------------------------
 
-    def _check_next_append(self) -> None:
+    def check_next_append(self) -> None:
         """Let the next append call `_segment_for`, which checks every limit."""
         self._roll_bytes = _ALWAYS_CHECK
         self._roll_timestamp = self._roll_offset = 0
@@ -260,7 +260,7 @@ class Log:
         segment = self._active
         try:
             self._fd = segment.opened().fd
-            segment.on_release = self._check_next_append
+            segment.on_release = self.check_next_append
         except OSError as error:
             raise self.availability.error(
                 f"cannot open {segment.files.path(LOG)}: {error}", error
@@ -292,12 +292,12 @@ class Log:
             self.transactions.write(self.disk, old, base)
             write_snapshot(self.disk, self.folder, base, self.producers, sync=False)
         except OSError as error:
-            self._check_next_append()
+            self.check_next_append()
             reason = f"{self.partition}: cannot begin a segment at offset {base}: {error}"
             with suppress(OSError):  # an empty last segment is harmless
                 fresh.remove_files()
             raise self.availability.error(reason, error) from error
-        self._check_next_append()
+        self.check_next_append()
         self._dirty = True
         self.durability.names = True
         if old.size:
@@ -471,7 +471,7 @@ class Log:
         snapshots.remove_snapshots(self.disk, self.folder, later)
         self.disk.sync_folder(self.folder)
         self.producers = snapshots.rebuild(self.disk, self.folder, names, self.segments, end)
-        self._check_next_append()
+        self.check_next_append()
         unsaved = self.durability.lower(end) or self.start_offset >= end
         if unsaved and self.owner is not None:
             self.owner.log_truncated(self.partition, end)

@@ -62,8 +62,9 @@ class Partition:
         settings: LogSettings,
         state: PartitionState,
         shared: "Replicas",
+        conversion: BatchConversion | None = None,
     ) -> None:
-        """`shared` is what all partitions of this broker share."""
+        """`shared` is what all partitions of this broker share, `conversion` those of a topic."""
         self.name = name
         self.topic_id = topic_id
         self.leader: BrokerId = NO_LEADER
@@ -88,15 +89,17 @@ class Partition:
         self._state: PartitionState | None = None
         self._shared = shared
         self.traffic = shared.traffic.of(name.topic)
-        self.use_settings(settings)
+        self.use_settings(settings, conversion)
         self.use_state(state)
 
-    def use_settings(self, settings: LogSettings) -> None:
+    def use_settings(
+        self, settings: LogSettings, conversion: BatchConversion | None = None
+    ) -> None:
         """Apply a topic's settings, at start or when they change."""
         self.settings = settings
         self.flushes_first = settings.flush_messages == 1
         self.commits_later = self.flushes_first or self.leadership is not None
-        self._conversion = BatchConversion(self.name.topic, settings, self._shared)
+        self._conversion = conversion or BatchConversion(self.name.topic, settings, self._shared)
         if self.replica.opened is not None:
             self.replica.opened.use_settings(settings)
 

@@ -10,6 +10,7 @@ from headrace.cluster.image import Image, Topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory
+from headrace.replication.conversion import BatchConversion
 from headrace.replication.flusher import Flusher
 from headrace.replication.folders import ReplicaFolders
 from headrace.replication.high_watermarks import HighWatermarks
@@ -173,21 +174,24 @@ class Replicas:
             partitions = self.by_key.get(topic.id.bytes)
             if partitions is not None:
                 settings = log_settings(self.settings_now, topic.configs)
+                conversion = BatchConversion(topic.name, settings, self)
                 for partition in partitions:
-                    partition.use_settings(settings)
+                    partition.use_settings(settings, conversion)
 
     def _apply_topic(self, topic: Topic, *, existed: bool = False) -> None:
         settings = log_settings(self.settings_now, topic.configs)
+        conversion = BatchConversion(topic.name, settings, self)
         partitions = self.by_key.get(topic.id.bytes)
         if partitions is None:
             partitions = self.by_key[topic.id.bytes] = self.by_key[topic.name.encode()] = []
         for partition, state in zip(partitions, topic.partitions, strict=False):
-            partition.use_settings(settings)
+            partition.use_settings(settings, conversion)
             partition.use_state(state)
             self._note_role(partition, existed=existed)
         for index in range(len(partitions), len(topic.partitions)):
             name = TopicPartition(topic.name, index)
-            partition = Partition(name, topic.id, settings, topic.partitions[index], self)
+            state = topic.partitions[index]
+            partition = Partition(name, topic.id, settings, state, self, conversion)
             partitions.append(partition)
             self._note_role(partition, existed=existed)
         self.folders.create_few()
