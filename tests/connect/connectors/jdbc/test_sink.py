@@ -1,7 +1,9 @@
 import datetime
 import decimal
 import json
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -63,11 +65,11 @@ def test_deletes_and_writes_of_a_key_keep_their_order(empty: EmptyDatabase) -> N
         "INSERT INTO t VALUES (1, 'x', 1), (2, 'x', 1), (3, 'x', 1), (4, 'x', 1)",
     )
     sink = JdbcSink({**empty.config, **UPSERT, "delete.enabled": "true"})
-    values = [{"name": "a"}, None, None, {"name": "b"}, {"name": "c"}, None]
-    write(sink, records(values, [1, 1, 2, 2, 3, 5]))
+    values = [{"name": "a"}, None, None, {"name": "b"}, {"name": "c"}, {"name": "d"}, None]
+    write(sink, records(values, [1, 1, 2, 2, 3, 3, 5]))
     assert sorted(map(tuple, empty.run("SELECT * FROM t"))) == [
         (2, "b", None),
-        (3, "c", 1),
+        (3, "d", 1),
         (4, "x", 1),
     ]
 
@@ -196,6 +198,31 @@ def test_new_fields_become_columns(empty: EmptyDatabase) -> None:
     write(sink, records([{"a": 1}], [1]), records([{"a": 2, "b": "x"}], [2]))
     found = empty.run("SELECT id, a, b FROM t ORDER BY id")
     assert [tuple(row) for row in found] == [(1, 1, None), (2, 2, "x")]
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_tasks_may_create_and_change_the_same_tables_at_once(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    database: EmptyDatabase = request.getfixturevalue(kind)
+    tables = [f"t{number}" for number in range(8)]
+    barrier = threading.Barrier(3)
+
+    def task(number: int) -> None:
+        sink = JdbcSink({**database.config, **ADVICE, **UPSERT})
+        sink.open(TASK)
+        for table in tables:
+            for value in ({"a": 1}, {"a": 1, "b": 2}):
+                barrier.wait(60)
+                sink.write(records([value], [number], [table]))
+        sink.close()
+
+    with ThreadPoolExecutor(3) as threads:
+        for done in [threads.submit(task, number) for number in range(3)]:
+            done.result()
+    for table in tables:
+        found = database.run(f"SELECT id, a, b FROM {table} ORDER BY id")
+        assert [tuple(row) for row in found] == [(0, 1, 2), (1, 1, 2), (2, 1, 2)]
 
 
 def test_topics_have_tables_of_their_own(empty: EmptyDatabase) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connect.plugin import REQUIRED, Option, OptionError, Password, PermanentError
 
 if TYPE_CHECKING:
-    from headrace.connect.connectors.jdbc.dialects import Dialect
+    from headrace.connect.connectors.jdbc.dialects import Dialect, Refusal
 
 CONNECTION = (
     Option(
@@ -45,15 +45,15 @@ def translated(database: "Dialect") -> Iterator[None]:
     except (PermanentError, OptionError):
         raise
     except Exception as error:
-        if is_permanent(database, error, Refusal.PERMANENT):
+        if is_refusal(database, error, Refusal.PERMANENT):
             raise PermanentError(sentence(error)) from error
         raise
 
 
-def is_permanent(database: "Dialect", error: Exception, kind: object) -> bool:
-    """Whether an error is one of the database, and of this kind."""
+def is_refusal(dialect: "Dialect", error: Exception, kind: "Refusal") -> bool:
+    """Whether an error is one of the database, and means this."""
     module = type(error).__module__.partition(".")[0]
-    return module in ("psycopg", "pymysql", "sqlite3") and database.refusal(error) is kind
+    return module in ("psycopg", "pymysql", "sqlite3") and dialect.refusal(error) is kind
 
 
 def sentence(error: Exception) -> str:

@@ -10,7 +10,7 @@ from headrace.connect.connectors.jdbc.connecting import (
     IGNORED,
     as_option_error,
     connected,
-    is_permanent,
+    is_refusal,
     sentence,
     translated,
 )
@@ -214,7 +214,7 @@ class JdbcSink(Sink):
             part.delete(found.deleted)
             part.write(found.written)
         except Exception as error:
-            if not is_permanent(part.database, error, Refusal.ROW):
+            if not is_refusal(part.database, error, Refusal.ROW):
                 raise
             run(part.connection, "ROLLBACK TO SAVEPOINT whole")
             refused = part.refused(part.delete, found.deleted)
@@ -334,7 +334,7 @@ class _TablePart:
             try:
                 work(some)
             except Exception as error:
-                if not is_permanent(self.database, error, Refusal.ROW):
+                if not is_refusal(self.database, error, Refusal.ROW):
                     raise
                 run(self.connection, "ROLLBACK TO SAVEPOINT part")
                 if len(some) == 1:

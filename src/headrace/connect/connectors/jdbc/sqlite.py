@@ -78,8 +78,7 @@ class Sqlite(Dialect):
             sqlite3.IntegrityError
             | sqlite3.DataError
             | sqlite3.InterfaceError
-            | sqlite3.ProgrammingError
-            | OverflowError,
+            | sqlite3.ProgrammingError,
         ):
             return Refusal.ROW
         if re.search(
