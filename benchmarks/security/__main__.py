@@ -68,8 +68,8 @@ def measure(
     done, settled = compare(row, running, effort, names, lambda: None)
     return report.Measured(
         row.name,
-        done.get("kafka", done["headrace"]),
-        done["headrace"],
+        [float(rate) for rate in done.get("kafka", done["headrace"])],
+        [float(rate) for rate in done["headrace"]],
         settled or effort.max_warm_runs < FULL.max_warm_runs,
         busy,
         _cpu_us(done.get("kafka", [])),

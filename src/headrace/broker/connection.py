@@ -118,7 +118,7 @@ class Connection:
         """Pass all following requests to another handler."""
         self._handle = handler.handle
         self._limits = limits
-        if limits.buffers is not self._buffers:
+        if limits.buffers is not self._buffers and not self.closed:
             self._buffers = limits.buffers
             self._partial.move_to(limits.buffers)
 
@@ -234,7 +234,7 @@ class Connection:
         """Handle the whole frames in `buf[:filled]`; the position of the first unhandled byte."""
         pos = 0
         joined = b""
-        handle, limits = self._handle, self._limits
+        handle, limits, responses = self._handle, self._limits, self._responses
         while filled - pos >= SIZE_BYTES:
             size = frame_size(buf, pos)[0]
             if not limits.least_bytes <= size <= limits.frame_bytes:
@@ -254,7 +254,7 @@ class Connection:
             pos = end
             if type(answer) is bytes:
                 if self._queue:
-                    self._responses.add(answer)
+                    responses.add(answer)
                 elif joined:
                     joined += answer
                 else:
@@ -268,14 +268,14 @@ class Connection:
                 joined = b""
             if isinstance(answer, list):
                 if self._queue:
-                    self._responses.add(answer)
+                    responses.add(answer)
                 elif pos == filled:
                     self._poller.answers.append((self, answer))
                     break
                 else:
                     self._send_chunks(answer)
             elif not isinstance(answer, bytes):
-                self._responses.start(answer)
+                responses.start(answer)
             if (
                 self.closed
                 or self._exclusive
@@ -313,11 +313,13 @@ class Connection:
 
     def read_on(self) -> None:
         """Read again, unless there is another reason not to."""
+        if self.closed:
+            return
         if self._exclusive and not self._queue and self.muted is None:
             self._exclusive = False
             if self._partial.buffer is None:
                 self._partial.release()
-        if self.closed or self._out:
+        if self._out:
             return
         try:
             self._resume()
@@ -402,8 +404,9 @@ class Connection:
         self._responses.cancel()
         if self.muted is not None:
             self.muted.cancel()
-        self._partial.buffer = None
         self._partial.release()
+        # They refer to the connection: without this, only the garbage collector would free it.
+        del self._partial, self._responses
         self._on_close(self)
 
 

@@ -22,16 +22,14 @@ _READ_BYTES = 128 * 1024
 class TlsTransport:
     """A socket with encryption; files are read, because the kernel cannot encrypt them."""
 
-    __slots__ = ("_sock", "fd", "pending", "receive_into", "send")
+    __slots__ = ("_sock", "fd", "pending")
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._sock = sock
         self.fd = sock.fileno()
-        self.receive_into: Callable[[memoryview], int] = self._receive_into
-        self.send: Callable[[bytes], int] = self._send
         self.pending: Callable[[], int] | None = sock.pending
 
-    def _receive_into(self, view: memoryview) -> int:
+    def receive_into(self, view: memoryview) -> int:
         """Fill the buffer with the records that have arrived.
 
         After a record that is not full another one is unlikely, and a vain attempt costs 3 us. If
@@ -50,7 +48,7 @@ class TlsTransport:
                 raise BlockingIOError from None
         return filled
 
-    def _send(self, data: bytes) -> int:
+    def send(self, data: bytes) -> int:
         sent = self._write(data)
         if not sent:
             raise BlockingIOError

@@ -27,10 +27,15 @@ class Transport(Protocol):
     """
 
     fd: int
-    receive_into: Callable[[memoryview], int]
-    """Receives into a buffer; the number of bytes, 0 at the end of the stream."""
-    send: Callable[[bytes], int]
-    """Sends some of the bytes; the number of bytes sent."""
+
+    @property
+    def receive_into(self) -> Callable[[memoryview], int]:
+        """Receives into a buffer; the number of bytes, 0 at the end of the stream."""
+
+    @property
+    def send(self) -> Callable[[bytes], int]:
+        """Sends some of the bytes; the number of bytes sent."""
+
     pending: Callable[[], int] | None
     """The number of received bytes that the poller does not report; None if always 0."""
 
