@@ -51,7 +51,7 @@ SETTINGS = {
     "group.max.size": "3",
 }
 NOT_STATE = {
-    "_group", "home", "settings", "image", "limits", "wall", "_wall", "_limits", "_search",
+    "_group", "shard", "settings", "image", "limits", "wall", "_wall", "_limits", "_search",
 }  # fmt: skip
 """Fields that are surroundings, caches, or the progress of a search whose result is not used."""
 

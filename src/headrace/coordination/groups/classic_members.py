@@ -80,7 +80,7 @@ class ClassicMembers:
         if change.put(replace(known, metadata=_updated(known.metadata, request, subscription))):
             change.bump(always=True)
         change.retarget()
-        owned = by_id(subscription.owned, self._group.home.image)
+        owned = by_id(subscription.owned, self._group.shard.image)
         member = change.move(change.members[member_id], owned)
         joined = Joined(
             ErrorCode.NONE, member.id, member.epoch, PROTOCOL_TYPE, request.protocols[0][0]
@@ -135,7 +135,7 @@ class ClassicMembers:
                 return outcome.merge(self._ask_to_join(member, now_ms))
         except KafkaError as error:
             return answer(token, Synced(error.code))
-        assigned = by_name(member.current.assigned, self._group.home.image)
+        assigned = by_name(member.current.assigned, self._group.shard.image)
         version = read_subscription(classic.protocols[0].metadata).version
         outcome = answer(
             token,

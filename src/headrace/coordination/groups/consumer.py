@@ -85,7 +85,7 @@ later instead.
 """
 
 
-class Home(Protocol):
+class GroupShard(Protocol):
     """The parts of its shard that a group uses."""
 
     groups: dict[str, Group]
@@ -154,11 +154,11 @@ class ConsumerGroup:
     kind = CONSUMER
     protocol_type = CONSUMER
 
-    def __init__(self, group_id: str, home: Home) -> None:
+    def __init__(self, group_id: str, shard: GroupShard) -> None:
         self.group_id = group_id
         self.persistent = ConsumerState(group_id)
-        self.limits = ConsumerLimits.of(home.settings)
-        self.home = home
+        self.limits = ConsumerLimits.of(shard.settings)
+        self.shard = shard
         self.classic = ClassicMembers(self)
         self._search = ExpressionSearch(self.persistent.subscriptions)
         self._targeted_ms = -(1 << 31)
@@ -250,9 +250,9 @@ class ConsumerGroup:
 
     def change(self, now_ms: int) -> GroupChange:
         """A new change, for an operation that writes records."""
-        wall_ms = self.home.wall.ms
+        wall_ms = self.shard.wall.ms
         return GroupChange(
-            self.persistent, self.home.image, self.limits, now_ms, wall_ms, self.may_describe
+            self.persistent, self.shard.image, self.limits, now_ms, wall_ms, self.may_describe
         )
 
     def session_timer(self, member: ConsumerMember, now_ms: int) -> Timer:
@@ -264,8 +264,8 @@ class ConsumerGroup:
 
     def _configured_ms(self, name: str) -> int:
         """A config of this group; the broker's setting if the group has none."""
-        configs = self.home.image.group_configs.get(self.group_id, {})
-        value = group_value(self.home.settings, configs, name)
+        configs = self.shard.image.group_configs.get(self.group_id, {})
+        value = group_value(self.shard.settings, configs, name)
         assert isinstance(value, int), name
         return value
 
@@ -392,9 +392,9 @@ class ConsumerGroup:
             change.outcome.effects.append(self._search.end)
             change.timer(now_ms + 1, SEARCH)
         there = visible(
-            (name for name in changed if name in self.home.image.topics), self.may_describe
+            (name for name in changed if name in self.shard.image.topics), self.may_describe
         )
-        gone = {name for name in changed if name not in self.home.image.topics}
+        gone = {name for name in changed if name not in self.shard.image.topics}
         for text, topics in resolved.items():
             found = self._search.matching(text, there)
             change.resolved(text, (found | set(topics)) - gone)
@@ -405,7 +405,7 @@ class ConsumerGroup:
     def _continue_search(self, now_ms: int) -> Outcome:
         """Continue the search for the topics of all expressions; apply the result at its end."""
         change = self.change(now_ms)
-        found = self._search.advance(lambda: visible(self.home.image.topics, self.may_describe))
+        found = self._search.advance(lambda: visible(self.shard.image.topics, self.may_describe))
         if found is None:
             change.timer(now_ms + 1, SEARCH)
             return change.outcome
@@ -441,26 +441,26 @@ def _check_generation(member: ConsumerMember, epoch: int) -> None:
 
 
 def heartbeat(
-    home: Home, beat: ConsumerHeartbeat, token: Token[ConsumerHeartbeatReply], now_ms: int
+    shard: GroupShard, beat: ConsumerHeartbeat, token: Token[ConsumerHeartbeatReply], now_ms: int
 ) -> Outcome:
     """ConsumerGroupHeartbeat; creates or converts the group if needed."""
-    outcome = _heartbeat(home, beat, token, now_ms)
+    outcome = _heartbeat(shard, beat, token, now_ms)
     if beat.may_describe is not None:
-        outcome.effects.append(partial(_remember_rights, home, beat.group_id, beat.may_describe))
+        outcome.effects.append(partial(_remember_rights, shard, beat.group_id, beat.may_describe))
     return outcome
 
 
-def _remember_rights(home: Home, group_id: str, may_describe: MayDescribe) -> None:
+def _remember_rights(shard: GroupShard, group_id: str, may_describe: MayDescribe) -> None:
     """Set the rights after the first heartbeat has created the group."""
-    group = home.groups.get(group_id)
+    group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         group.may_describe = may_describe
 
 
 def _heartbeat(
-    home: Home, beat: ConsumerHeartbeat, token: Token[ConsumerHeartbeatReply], now_ms: int
+    shard: GroupShard, beat: ConsumerHeartbeat, token: Token[ConsumerHeartbeatReply], now_ms: int
 ) -> Outcome:
-    found = home.groups.get(beat.group_id)
+    found = shard.groups.get(beat.group_id)
     if isinstance(found, ConsumerGroup):
         found.may_describe = beat.may_describe
         if beat.epoch in (LEAVING, LEAVING_FOR_NOW):
@@ -469,7 +469,7 @@ def _heartbeat(
     if beat.epoch != JOINING:
         why = "not found" if found is None else f"is not a {CONSUMER} group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {why}.")
-    group = ConsumerGroup(beat.group_id, home)
+    group = ConsumerGroup(beat.group_id, shard)
     group.may_describe = beat.may_describe
     if not isinstance(found, ClassicGroup):
         return group.beat(beat, token, now_ms)
@@ -479,25 +479,25 @@ def _heartbeat(
     return outcome
 
 
-def replay(home: Home, key: Key, value: Value | None) -> None:
+def replay(shard: GroupShard, key: Key, value: Value | None) -> None:
     """Apply a record of a consumer group; the group is created and removed by records."""
     assert isinstance(key, ConsumerKey), f"{key} belongs to no group"
     assert value is None or isinstance(value, ConsumerValue)
-    group = home.groups.get(key.group_id)
+    group = shard.groups.get(key.group_id)
     if not isinstance(group, ConsumerGroup):
         if value is None or isinstance(key, PartitionMetadataKey):
             return
-        group = home.groups[key.group_id] = ConsumerGroup(key.group_id, home)
+        group = shard.groups[key.group_id] = ConsumerGroup(key.group_id, shard)
     if value is None and isinstance(key, ConsumerGroupMetadataKey):
-        del home.groups[key.group_id]
+        del shard.groups[key.group_id]
         return
     group.persistent.replay(key, value)
 
 
-def topics_changed(home: Home, changed: frozenset[str], now_ms: int) -> Outcome:
+def topics_changed(shard: GroupShard, changed: frozenset[str], now_ms: int) -> Outcome:
     """Apply created, changed or deleted topics to all groups."""
     outcome = Outcome()
-    for group in list(home.groups.values()):
+    for group in list(shard.groups.values()):
         if isinstance(group, ConsumerGroup):
             outcome.merge(group.topics_changed(changed, now_ms))
     return outcome

@@ -59,7 +59,7 @@ def upgrade(old: ClassicGroup, group: ConsumerGroup, now_ms: int) -> Outcome:
     if old.is_empty():
         return Outcome(records=old.tombstones())
     _check_upgrade(old, group)
-    image = group.home.image
+    image = group.shard.image
     try:
         members = old.roster.members.values()
         converted = [record for one in members for record in _member_records(old, one, image)]
@@ -125,13 +125,13 @@ def restart_as_classic(
     group: ConsumerGroup, join: Join, token: Token[Joined], new_member_id: str, now_ms: int
 ) -> Outcome:
     """The first member of an empty group uses the classic protocol."""
-    home = group.home
-    successor = ClassicGroup(group.group_id, home.limits, home.wall)
+    shard = group.shard
+    successor = ClassicGroup(group.group_id, shard.limits, shard.wall)
     outcome = successor.classic.join(join, token, new_member_id, now_ms)
     if successor.is_void():
         return outcome  # the join was refused
     outcome.records[:0] = group.tombstones()
-    outcome.effects.append(partial(home.groups.__setitem__, group.group_id, successor))
+    outcome.effects.append(partial(shard.groups.__setitem__, group.group_id, successor))
     return outcome
 
 
@@ -155,7 +155,7 @@ def downgrade(
     protocol = _common_protocol(members)
     stored = tuple(_stored(group, change, member, protocol) for member in members)
     value = classic_records.GroupMetadata(
-        PROTOCOL_TYPE, change.epoch, protocol, stored[0].member_id, group.home.wall.ms, stored
+        PROTOCOL_TYPE, change.epoch, protocol, stored[0].member_id, group.shard.wall.ms, stored
     )
     outcome = Outcome(records=group.tombstones())
     outcome.records.append((classic_records.GroupMetadataKey(group.group_id), value))
@@ -179,7 +179,7 @@ def _stored(
 ) -> classic_records.MemberMetadata:
     classic = _classic(member)
     subscription = next(one.metadata for one in classic.protocols if one.name == protocol)
-    assigned = by_name(change.target_of(member.id), group.home.image)
+    assigned = by_name(change.target_of(member.id), group.shard.image)
     return classic_records.MemberMetadata(
         member.id,
         member.instance_id,
