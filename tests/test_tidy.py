@@ -24,7 +24,7 @@ PUBLIC_API = (
     "headrace/connect/converters/",
     "headrace/connect/transforms/",
     "headrace/connect/plugin.py",
-    "headrace/connect/hosting.py",
+    "headrace/connect/trial.py",
     "pyspark_headrace",
 )
 """What users import, and connectors, whose methods the host calls."""

@@ -26,9 +26,8 @@ class ConnectorPlan:
     """As it was given, with the worker's converters if it has none of its own. References to
     secrets are resolved by the host."""
     generation: int = 0
-    """The number of the checkpoint; altered offsets begin a new one."""
-    offsets: Sequence[tuple[Mapping[str, object], Mapping[str, object]]] = ()
-    """The partitions and offsets at which a new generation begins; none: at the beginning."""
+    """The number of the checkpoint. A new one begins at the committed offsets of the sink's group,
+    or at the source's offsets in the offsets topic; so altering these needs a new generation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,8 @@ class SinkTask:
     number: int
     epoch: int
     generation: int
+    part: int = 0
+    """Records with other schemas are written one after the other, as parts of the epoch."""
 
 
 class Sink(Connector):

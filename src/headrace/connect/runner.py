@@ -160,12 +160,7 @@ class ConnectorRunner:
                 await self._store.write_configs(CommitChange(name, 0))
             return
         generation = await self._generation(name, found.config)
-        plan = ConnectorPlan(
-            name,
-            self._with_defaults(found.config),
-            generation.generation,
-            [(part, at) for part, at in generation.offsets if at is not None],
-        )
+        plan = ConnectorPlan(name, self._with_defaults(found.config), generation.generation)
         if self._running.get(name) == plan:
             return
         self._limits.pop(name, None)

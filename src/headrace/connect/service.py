@@ -1,11 +1,12 @@
 """Builds a Connect worker from its settings: its topics, its host, and its HTTP service."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
-from importlib import import_module
-from typing import cast
 
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
+from headrace.connect.host.settings import DriverSettings
+from headrace.connect.host.spark_host import SparkHost
 from headrace.connect.hosting import Host
 from headrace.connect.plugins import Plugins
 from headrace.connect.rest.call import ConnectCall
@@ -58,16 +59,16 @@ def connect_service(
 
 def make_host(settings: ServiceSettings, client: Mapping[str, str]) -> Host:
     """The host that runs connectors with Spark. PySpark is imported by its child processes only."""
-    driver_settings = import_module("headrace.connect.host.settings").DriverSettings(
+    driver_settings = DriverSettings(
         bootstrap=settings.text("bootstrap.servers"),
         client=client,
         offsets_topic=settings.text("offset.storage.topic"),
         folder=settings.text("headrace.connect.folder"),
         spark=dict(each.split("=", 1) for each in settings.words("headrace.spark.conf")),
         master=settings.text("headrace.spark.master"),
+        secrets=asdict(secret_sources(settings)),
     )
-    spark_host = import_module("headrace.connect.host.spark_host").SparkHost(driver_settings)
-    return cast(Host, spark_host)
+    return SparkHost(driver_settings)
 
 
 def store_topics(settings: ServiceSettings) -> StoreTopics:
@@ -104,16 +105,21 @@ def worker_options(settings: ServiceSettings, client: ClientConfig) -> WorkerOpt
         client=client,
         worker_id=f"{host}:{port}",
         defaults=defaults,
-        secrets=SecretSources(
-            settings.words("config.providers"),
-            settings.words("config.providers.file.param.allowed.paths"),
-            settings.words("config.providers.dir.param.allowed.paths"),
-            settings.text("config.providers.env.param.allowlist.pattern"),
-        ),
+        secrets=secret_sources(settings),
         scheme="https" if settings.tls else "http",
         shows_secrets=settings.boolean("secrets.show"),
         tracks_topics=settings.boolean("topic.tracking.enable"),
         resets_topics=settings.boolean("topic.tracking.allow.reset"),
+    )
+
+
+def secret_sources(settings: ServiceSettings) -> SecretSources:
+    """Which references to secrets are resolved."""
+    return SecretSources(
+        settings.words("config.providers"),
+        settings.words("config.providers.file.param.allowed.paths"),
+        settings.words("config.providers.dir.param.allowed.paths"),
+        settings.text("config.providers.env.param.allowlist.pattern"),
     )
 
 

@@ -6,6 +6,7 @@ import typer
 
 from headrace.cli import output
 from headrace.cli.connect.config_files import read_config
+from headrace.cli.connect.dev import dev
 from headrace.cli.connect.rest_client import DEFAULT_CONNECT, ConnectClient, ConnectOption
 from headrace.cli.connect.serve import COMMAND
 from headrace.cli.failures import Failure, bad_usage
@@ -44,6 +45,12 @@ def connect() -> None:
 
 
 add_command(app, COMMAND)
+app.command(
+    epilog=examples(
+        "headrace connect dev mine.py:Numbers --option lanes=2",
+        "headrace connect dev mine.py:Numbers --epochs 3 --rows 100 --json",
+    )
+)(dev)
 
 
 @app.command("list", epilog=examples("headrace connect list", "headrace connect list --json"))

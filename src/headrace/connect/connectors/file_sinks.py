@@ -131,7 +131,8 @@ class FilesSink(Sink):
         folder = Path(self.folder) / re.sub(r"[^\w.-]", "_", topic)
         folder.mkdir(parents=True, exist_ok=True)
         ending = {"lines": "txt"}.get(self.format, self.format)
-        name = f"{task.connector}-{task.generation}-{task.epoch:09}-{task.number:05}.{ending}"
+        place = f"{task.generation}-{task.epoch:09}-{task.number:05}"
+        name = f"{task.connector}-{place}{f'-{task.part}' if task.part else ''}.{ending}"
         temporary = folder / f".{name}.{os.getpid()}"
         file = temporary.open("wb")
         self._files[topic] = file, temporary, folder / name

@@ -1,0 +1,235 @@
+"""The queries of one driver: start, stop, and what is true of each."""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.connect.host.failures import failure_of
+from headrace.connect.host.settings import DriverSettings
+from headrace.connect.host.sink_query import epoch_writer, topic_rows
+from headrace.connect.host.source_query import source_rows
+from headrace.connect.host.work import ConnectorWork
+from headrace.connect.hosting import ConnectorPlan
+from headrace.connect.plugin import Source
+from headrace.connect.plugins import Plugins
+from headrace.connect.secrets import SecretSources
+from headrace.pipelines.running import progress
+
+STARTS_AT_ONCE = 2
+"""Spark waits only ten seconds for a Python process, so that many starts at once would fail."""
+DEFAULT_INTERVAL_MS = 200
+LOOK_S = 0.25
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class HostedQuery:
+    """A connector in this driver."""
+
+    plan: ConnectorPlan
+    state: str = "starting"
+    """starting, running or ended."""
+    query: Any = None
+    sentence: str | None = None
+    trace: str | None = None
+    permanent: bool = False
+    records: int = 0
+    lag: int | None = None
+    last_record_at: int | None = None
+    epoch_at: float = field(default_factory=time.monotonic)
+    """When an epoch ended, or nothing was waiting."""
+    batch: int = -1
+    topics: list[str] = field(default_factory=list)
+    is_source: bool = False
+
+    def report(self) -> dict[str, object]:
+        return {
+            "state": self.state,
+            "sentence": self.sentence,
+            "trace": self.trace,
+            "permanent": self.permanent,
+            "records": self.records,
+            "lag": self.lag,
+            "last_record_at": self.last_record_at,
+            "quiet_s": round(time.monotonic() - self.epoch_at, 3),
+            "interval_ms": interval_ms(self.plan.config),
+            "topics": self.topics,
+        }
+
+
+def interval_ms(config: Mapping[str, str]) -> int:
+    """How often the query looks for new records."""
+    return int(config.get("poll.interval.ms") or DEFAULT_INTERVAL_MS)
+
+
+class Queries:
+    """All queries of a Spark session."""
+
+    def __init__(self, spark: Any, settings: DriverSettings) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._queries: dict[str, HostedQuery] = {}
+        self._plugins = Plugins()
+        self._lock = threading.Lock()
+        self._starters = ThreadPoolExecutor(STARTS_AT_ONCE, "start")
+        self.looked_at = time.monotonic()
+        threading.Thread(target=self._look_for_ever, daemon=True, name="look").start()
+
+    def start(self, plan: ConnectorPlan) -> None:
+        """Begin to start a connector; it must not run yet."""
+        hosted = HostedQuery(plan)
+        with self._lock:
+            self._queries[plan.name] = hosted
+        self._starters.submit(self._start, hosted)
+
+    def stop(self, name: str) -> None:
+        """End a connector; returns when it writes nothing more."""
+        with self._lock:
+            hosted = self._queries.pop(name, None)
+        if hosted is not None and hosted.query is not None:
+            hosted.query.stop()
+
+    def report(self) -> dict[str, object]:
+        with self._lock:
+            return {name: hosted.report() for name, hosted in self._queries.items()}
+
+    # ----------------------------------------------------------------------------------- starts
+
+    def _start(self, hosted: HostedQuery) -> None:
+        if not self._is_wanted(hosted):
+            return
+        try:
+            query = self._started(hosted)
+        except BaseException as error:
+            log.warning("connector %s did not start", hosted.plan.name, exc_info=True)
+            self._end(hosted, error)
+            return
+        with self._lock:
+            hosted.query = query
+            hosted.state = "running"
+            hosted.epoch_at = time.monotonic()
+            wanted = self._queries.get(hosted.plan.name) is hosted
+        if not wanted:
+            query.stop()
+
+    def _is_wanted(self, hosted: HostedQuery) -> bool:
+        with self._lock:
+            return self._queries.get(hosted.plan.name) is hosted
+
+    def _started(self, hosted: HostedQuery) -> Any:
+        plan = hosted.plan
+        found = self._plugins.find(plan.config["connector.class"]).kind
+        work = ConnectorWork(
+            plan.name,
+            f"{found.__module__}:{found.__qualname__}",
+            plan.config,
+            SecretSources(**self._settings.secrets),
+        )
+        checkpoint = Path(self._settings.folder) / plan.name / str(plan.generation)
+        self._make_active()
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
+        if issubclass(found, Source):
+            source = work.connector()
+            assert isinstance(source, Source)
+            hosted.is_source = True
+            hosted.topics = sorted({stream.topic for stream in source.streams()})
+            writer = self._source_writer(work)
+        else:
+            writer = self._sink_writer(work, plan, checkpoint)
+        return (
+            writer.queryName(plan.name)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(processingTime=f"{interval_ms(plan.config)} milliseconds")
+            .start()
+        )
+
+    def _make_active(self) -> None:
+        """Java looks up Python data sources in the session of its thread, and has one for each of
+        ours."""
+        from pyspark.sql import SparkSession
+
+        of_java = SparkSession._get_j_spark_session_class(self._spark._jvm)
+        of_java.setActiveSession(self._spark._jsparkSession)
+
+    def _source_writer(self, work: ConnectorWork) -> Any:
+        rows = source_rows(self._spark, work, self._settings)
+        options = {
+            **self._settings.kafka_options(),
+            "delivery": "exactly-once",
+            "ledgerTopic": self._settings.offsets_topic,
+            "transactionalIdPrefix": f"connect-{work.name}",
+        }
+        return rows.writeStream.format("headrace").options(**options)
+
+    def _sink_writer(self, work: ConnectorWork, plan: ConnectorPlan, checkpoint: Path) -> Any:
+        is_new = not (checkpoint / "offsets").exists()
+        rows = topic_rows(self._spark, work, self._settings, from_group=is_new)
+        records, write = epoch_writer(rows, work, self._settings, plan.generation)
+        return records.writeStream.foreachBatch(write)
+
+    # ------------------------------------------------------------------------------------ truth
+
+    def _look_for_ever(self) -> None:
+        while True:
+            time.sleep(LOOK_S)
+            with self._lock:
+                running = [each for each in self._queries.values() if each.state == "running"]
+            for hosted in running:
+                try:
+                    self._look(hosted)
+                except Exception:
+                    log.warning("cannot look at query %s", hosted.plan.name, exc_info=True)
+            self.looked_at = time.monotonic()
+
+    def _look(self, hosted: HostedQuery) -> None:
+        query = hosted.query
+        if not query.isActive:
+            self._end(hosted, query.exception())
+            return
+        last = query.lastProgress
+        status = query.status
+        if last is not None and last["batchId"] != hosted.batch:
+            hosted.batch = last["batchId"]
+            found = progress.advanced(_QUERY, last)
+            hosted.epoch_at = time.monotonic()
+            rows = found.rows - (_offset_rows(last) if hosted.is_source else 0)
+            hosted.records += rows
+            hosted.lag = found.lag_records
+            hosted.topics = hosted.topics or sorted({t for s in found.sources for t in s.topics})
+            if rows > 0:
+                hosted.last_record_at = found.time_ms
+        elif not status["isTriggerActive"] and not status["isDataAvailable"]:
+            hosted.epoch_at = time.monotonic()
+
+    def _end(self, hosted: HostedQuery, error: BaseException | None) -> None:
+        with self._lock:
+            hosted.state = "ended"
+            if error is not None:
+                failure = failure_of(error)
+                hosted.sentence, hosted.trace = failure.sentence, failure.trace
+                hosted.permanent = failure.permanent
+
+
+def _offset_rows(last: Mapping[str, Any]) -> int:
+    """How many of an epoch's rows are offsets of a source: one for each partition that was read."""
+    rows = 0
+    for each in last["sources"]:
+        before = _position(each["startOffset"])
+        rows += sum(at != before.get(key) for key, at in _position(each["endOffset"]).items())
+    return rows
+
+
+def _position(stored: Any) -> Mapping[str, Any]:
+    """An offset as Spark reports it: JSON text, or a value."""
+    found = json.loads(stored) if isinstance(stored, str) and stored else stored
+    return found if isinstance(found, Mapping) else {}
+
+
+_QUERY = progress.Query("", "", None, "", "", 0, 0)

@@ -1,0 +1,26 @@
+"""What the service tells a new driver process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSettings:
+    """Sent as the first message, because arguments of a process are visible to others."""
+
+    bootstrap: str
+    client: Mapping[str, str] = field(repr=False)
+    """Properties of the Kafka client, `bootstrap.servers` and logins included."""
+    offsets_topic: str
+    folder: str
+    """Where the checkpoints are."""
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Spark."""
+    master: str = "local[4,4]"
+    secrets: Mapping[str, Any] = field(default_factory=dict)
+    """Which references to secrets are resolved: the fields of SecretSources."""
+
+    def kafka_options(self) -> dict[str, str]:
+        """The client as options of Spark's source and sink."""
+        return {f"kafka.{name}": value for name, value in self.client.items()}

@@ -1,0 +1,124 @@
+"""The streaming query of a sink connector: topics, converters, transforms, the plug-in's tasks."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.client.cluster import Cluster
+from headrace.client.groups import committed_offsets
+from headrace.client.offsets import EARLIEST, LATEST
+from headrace.connect.converters.options import PARTS, converter_of
+from headrace.connect.converters.reading import by_schema, read_records, source_options
+from headrace.connect.host.settings import DriverSettings
+from headrace.connect.host.sink_task import RECORD_COLUMNS, RESULT, SinkWork
+from headrace.connect.host.work import ConnectorWork
+from headrace.connect.plugin import Sink
+from headrace.connect.transforms.applying import apply
+from headrace.pipelines.source.options import parse_options
+from headrace.pipelines.source.positions import find_partitions
+
+RECORDS_AN_EPOCH = 200_000
+OVERRIDE = "consumer.override."
+NOT_FOR_US = frozenset({"auto.offset.reset", "group.id", "max.poll.records"})
+"""Properties of the consumer that are not options of the source."""
+
+
+def group_id(name: str, config: Mapping[str, str]) -> str:
+    """The consumer group of a sink, with Kafka Connect's name."""
+    return config.get(f"{OVERRIDE}group.id") or f"connect-{name}"
+
+
+def topic_rows(
+    spark: Any, work: ConnectorWork, settings: DriverSettings, *, from_group: bool
+) -> Any:
+    """The records of the sink's topics, as the source has them.
+
+    `from_group`: there is no checkpoint, so the query begins at the offsets of its group.
+    """
+    options = _source_options(work, settings)
+    if from_group:
+        options["startingOffsets"] = _starting_offsets(work, options)
+    return spark.readStream.format("headrace").options(**options).load()
+
+
+def _source_options(work: ConnectorWork, settings: DriverSettings) -> dict[str, str]:
+    config = work.config
+    options = {
+        **settings.kafka_options(),
+        "kafka.isolation.level": "read_committed",
+        "startingOffsets": "earliest",
+        "group.id": group_id(work.name, config),
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": config.get(f"{OVERRIDE}max.poll.records", str(RECORDS_AN_EPOCH)),
+        **{
+            f"kafka.{name.removeprefix(OVERRIDE)}": value
+            for name, value in config.items()
+            if name.startswith(OVERRIDE) and name.removeprefix(OVERRIDE) not in NOT_FOR_US
+        },
+        **source_options(config),
+    }
+    if config.get("topics.regex"):
+        options["subscribePattern"] = config["topics.regex"]
+    else:
+        options["subscribe"] = config["topics"]
+    tasks = int(config.get("tasks.max") or 1)
+    if tasks > 1:
+        options["minPartitions"] = str(tasks)
+    return options
+
+
+def _starting_offsets(work: ConnectorWork, options: Mapping[str, str]) -> str:
+    """The group's committed offsets; partitions without one begin by auto.offset.reset."""
+    reset = work.config.get(f"{OVERRIDE}auto.offset.reset", "earliest")
+    parsed = parse_options(options, streaming=True)
+    with Cluster(parsed.client) as cluster:
+        committed = committed_offsets(cluster, options["group.id"])
+        if not committed:
+            return reset
+        found = find_partitions(cluster, parsed.selection, all_must_exist=True).partitions
+    otherwise = EARLIEST if reset == "earliest" else LATEST
+    offsets: dict[str, dict[str, int]] = {}
+    for at in found:
+        offset = committed[at].offset if at in committed else otherwise
+        offsets.setdefault(at.topic, {})[str(at.partition)] = offset
+    return json.dumps(offsets)
+
+
+def epoch_writer(
+    rows: Any, work: ConnectorWork, settings: DriverSettings, generation: int
+) -> tuple[Any, Callable[[Any, int], None]]:
+    """The rows of the query, and the function that writes an epoch of them."""
+    sink = work.connector()
+    assert isinstance(sink, Sink)
+    kafka = settings.kafka_options()
+    if any(converter_of(work.config, part).has_declared_schemas for part in PARTS):
+        # Each record has its schema, so the plan depends on the records of the epoch.
+        def write_by_schema(batch: Any, epoch: int) -> None:
+            batch.persist()
+            try:
+                for part, (declared, some) in enumerate(by_schema(batch, work.config)):
+                    records = read_records(some, work.config, sink.columns, declared)
+                    run(_changed(records, work), SinkWork(work, epoch, generation, kafka, part))
+            finally:
+                batch.unpersist()
+
+        return rows, write_by_schema
+
+    def write(batch: Any, epoch: int) -> None:
+        run(batch, SinkWork(work, epoch, generation, kafka))
+
+    return _changed(read_records(rows, work.config, sink.columns), work), write
+
+
+def _changed(records: Any, work: ConnectorWork) -> Any:
+    """The records after the transforms; with their original bytes, if dead letters need them."""
+    changed = apply(records, work.config)
+    wanted = [*RECORD_COLUMNS, "_error", "_stage"]
+    if work.config.get("errors.deadletterqueue.topic.name"):
+        wanted.append("_raw")
+    return changed.select(*[name for name in wanted if name in changed.columns])
+
+
+def run(records: Any, work: SinkWork) -> None:
+    """Write one epoch's records; raises the error of the task that failed."""
+    records.mapInArrow(work, RESULT).collect()

@@ -1,0 +1,93 @@
+"""Tries a source without Spark: reads ranges as the host does, and checks the plug-in's promises.
+
+For `headrace connect dev`, and for the tests of connectors of one's own.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.connect.plugin import Source, SourceOffset, SourcePartition, SourceStream
+
+ROWS = 1000
+
+
+class BrokenPromise(AssertionError):
+    """A source does not do what the interface asks for; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRange:
+    """One range of a partition, with its rows."""
+
+    topic: str
+    partition: SourcePartition
+    start: SourceOffset | None
+    end: SourceOffset
+    rows: list[Mapping[str, Any]]
+
+
+def try_source(source: Source, epochs: int = 1, rows: int = ROWS) -> Iterator[TriedRange]:
+    """The next ranges of all partitions, `epochs` times; BrokenPromise if something is wrong.
+
+    Checked: `latest` returns an offset, and the same one if nothing is new; `read` returns rows of
+    the schema, and the same rows for the same range.
+    """
+    reached: dict[str, SourceOffset | None] = {}
+    for _ in range(epochs):
+        for stream in source.streams():
+            for partition in stream.partitions:
+                key = str(sorted(partition.items()))
+                start = reached.get(key)
+                end = source.latest(partition, start, rows)
+                if end is None or end == start:
+                    continue
+                reached[key] = end
+                yield TriedRange(
+                    stream.topic,
+                    partition,
+                    start,
+                    end,
+                    _rows(source, stream, partition, start, end),
+                )
+
+
+def _rows(
+    source: Source,
+    stream: SourceStream,
+    partition: SourcePartition,
+    start: SourceOffset | None,
+    end: SourceOffset,
+) -> list[Mapping[str, Any]]:
+    first, second = (_read(source, stream, partition, start, end) for _ in range(2))
+    if first != second:
+        raise BrokenPromise(
+            f"{type(source).__name__}.read returned other rows when the range from {start} to "
+            f"{end} of {dict(partition)} was read again; exactly-once needs the same rows"
+        )
+    return first
+
+
+def _read(
+    source: Source,
+    stream: SourceStream,
+    partition: SourcePartition,
+    start: SourceOffset | None,
+    end: SourceOffset,
+) -> list[Mapping[str, Any]]:
+    import pyarrow as pa
+
+    from headrace.connect.connectors.ddl import arrow_schema
+
+    schema = arrow_schema(stream.schema)
+    found: list[Mapping[str, Any]] = []
+    for each in source.read(partition, start, end):
+        rows = each.to_pylist() if isinstance(each, pa.RecordBatch) else [each]
+        try:
+            found += pa.Table.from_pylist(rows, schema=schema).to_pylist()
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise BrokenPromise(
+                f"{type(source).__name__}.read returned a row that does not fit the schema "
+                f"{stream.schema!r}: {error}"
+            ) from error
+    return found

@@ -1,0 +1,1 @@
+"""The Spark driver that hosts the queries of a service."""

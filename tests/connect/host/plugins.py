@@ -1,0 +1,83 @@
+"""Connectors for the tests of the host."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.connect import Option, PermanentError, RecordError, Sink, SinkTask, Source
+from headrace.connect.plugin import SourceOffset, SourcePartition
+
+
+class Numbers(Source):
+    """Counts upwards in several lanes; fails while a file exists."""
+
+    options = (
+        Option("lanes", int, 1, "how many at once"),
+        Option("upto", int, 1000, "where to end"),
+        Option("fails.while", str, "", "a file; its text is the error"),
+        Option("refuses.while", str, "", "a file; its text is the permanent error"),
+    )
+    lanes: int
+    upto: int
+    fails_while: str
+    refuses_while: str
+    schema = "lane int, n bigint"
+
+    def partitions(self) -> list[SourcePartition]:
+        return [{"lane": lane} for lane in range(self.lanes)]
+
+    def latest(
+        self, partition: SourcePartition, start: SourceOffset | None, limit: int
+    ) -> SourceOffset | None:
+        if self.fails_while and Path(self.fails_while).exists():
+            raise ConnectionError(Path(self.fails_while).read_text())
+        if self.refuses_while and Path(self.refuses_while).exists():
+            raise PermanentError(Path(self.refuses_while).read_text())
+        return {"n": min(self.upto, int((start or {"n": 0})["n"] or 0) + limit)}
+
+    def read(
+        self, partition: SourcePartition, start: SourceOffset | None, end: SourceOffset
+    ) -> Iterator[Mapping[str, object]]:
+        for n in range(int((start or {"n": 0})["n"] or 0), int(end["n"] or 0)):
+            yield {"lane": partition["lane"], "n": n}
+
+
+class Folder(Sink):
+    """Writes each task of an epoch to a file of its own, so that a replay replaces it."""
+
+    once = True
+    options = (
+        Option("folder", str),
+        Option("refused", int, -1, "the number that the target refuses"),
+    )
+    folder: str
+    refused: int
+
+    def columns(self, topic: str) -> str | None:
+        return "lane int, n bigint"
+
+    def open(self, task: SinkTask) -> None:
+        self._rows: list[Any] = []
+        self._path = Path(self.folder) / f"{task.generation}-{task.epoch}-{task.number}"
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        rows = batch.to_pylist()
+        bad = {
+            index: "refused by the folder"
+            for index, row in enumerate(rows)
+            if row["value"]["n"] == self.refused
+        }
+        if bad:
+            raise RecordError(bad)
+        self._rows += rows
+
+    def close(self) -> None:
+        lines = [f"{row['value']['lane']} {row['value']['n']}\n" for row in self._rows]
+        half = self._path.with_suffix(".half")
+        half.write_text("".join(lines))
+        half.rename(self._path)
+
+    def abandon(self) -> None:
+        self._rows = []
