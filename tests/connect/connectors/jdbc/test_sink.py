@@ -273,6 +273,13 @@ def test_records_that_are_no_rows_are_refused(empty: EmptyDatabase) -> None:
         assert list(raised.value.rows) == bad
 
 
+def test_a_nested_key_is_a_sentence(sqlite: EmptyDatabase) -> None:
+    options = {"insert.mode": "upsert", "pk.mode": "record_key"}
+    sink = JdbcSink({**sqlite.config, **ADVICE, **options})
+    with pytest.raises(PermanentError, match="inner cannot be part of the primary key"):
+        write(sink, records([{"n": 1}], [{"id": 1, "inner": {"a": 1}}]))
+
+
 @pytest.mark.parametrize(
     ("statement", "options", "sentence"),
     [

@@ -50,6 +50,12 @@ def changes(batch: pa.RecordBatch, rule: RowRule) -> TableChanges:
         _refuse(pc.invert(is_tombstone), "the value has no fields; use a converter with a schema")
         value = pa.nulls(len(value))
     keys = _keys(batch, value, rule)
+    nested = [name for name, column in keys.items() if pa.types.is_nested(column.type)]
+    if nested:
+        raise PermanentError(
+            f"{', '.join(nested)} cannot be part of the primary key, because it is nested; set "
+            "pk.fields to others, or flatten it with a transform"
+        )
     columns = dict(keys)
     if pa.types.is_struct(value.type):
         for field, column in zip(value.type, value.flatten(), strict=True):
