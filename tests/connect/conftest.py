@@ -25,3 +25,11 @@ def worker(connect_bootstrap: str) -> Iterator[RunningConnect]:
 @pytest.fixture
 def name() -> str:
     return f"c-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
+def quiet_worker(connect_bootstrap: str) -> Iterator[RunningConnect]:
+    """A worker without connectors of other tests, with the converters of Kafka's example."""
+    json = "org.apache.kafka.connect.json.JsonConverter"
+    with running_connect(connect_bootstrap, settings={"key.converter": json}) as running:
+        yield running

@@ -104,3 +104,34 @@ def test_a_check_that_hangs_or_fails_is_an_error_and_not_the_end_of_the_request(
         plugin = Plugin("x", kind, "1")
         found = asyncio.run(validate(plugin, config, {}, EVERYTHING, 0.1))
         assert message in found.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "option", "message"),
+    [
+        ({"value.converter": "com.example.Nope"}, "value.converter", "could not be found"),
+        (
+            {
+                "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+                "value.converter.schema.enable": "true",
+            },
+            "value.converter.schema.enable",
+            "did you mean value.converter.schemas.enable?",
+        ),
+        (
+            {"transforms": "a", "transforms.a.type": "com.example.Nope"},
+            "transforms.a.type",
+            "Class com.example.Nope could not be found.",
+        ),
+        ({"transforms": "a"}, "transforms.a.type", "Missing required configuration"),
+    ],
+)
+def test_converters_and_transformations_are_validated_with_their_options(
+    change: dict[str, str | None], option: str, message: str
+) -> None:
+    assert message in " ".join(errors({**LOCKED, **change})[option])
+
+
+def test_a_header_converter_of_kafka_is_accepted() -> None:
+    header = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+    assert errors({**LOCKED, "header.converter": header}) == {}

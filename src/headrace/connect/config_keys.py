@@ -97,7 +97,8 @@ class ConfigKey:
             )
             return [invalid(self.name, text.strip(), expected)]
         problem = self.check(text.strip()) if self.check is not None else None
-        return [invalid(self.name, text.strip(), problem)] if problem else []
+        shown = f"[{', '.join(_words(text))}]" if self.type == "LIST" else text.strip()
+        return [invalid(self.name, shown, problem)] if problem else []
 
 
 def invalid(name: str, value: str, problem: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from functools import partial
 
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
+from headrace.connect.converters.options import JSON
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.spark_host import SparkHost
 from headrace.connect.hosting import Host
@@ -97,8 +98,9 @@ def worker_options(settings: ServiceSettings, client: ClientConfig) -> WorkerOpt
         port = settings.integer("rest.advertised.port")
     defaults = {name: settings.text(name) for name in CONVERTERS}
     for part in ("key.converter", "value.converter"):
-        enabled = settings.boolean(f"{part}.schemas.enable")
-        defaults[f"{part}.schemas.enable"] = str(enabled).lower()
+        if defaults[part] == JSON:
+            enabled = settings.boolean(f"{part}.schemas.enable")
+            defaults[f"{part}.schemas.enable"] = str(enabled).lower()
         if url := settings.text(f"{part}.schema.registry.url"):
             defaults[f"{part}.schema.registry.url"] = url
     return WorkerOptions(

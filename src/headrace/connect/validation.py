@@ -6,10 +6,12 @@ Other than there, an option that nothing knows is an error, and the plug-in's ow
 import asyncio
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from types import ModuleType
 
+from headrace.connect import converters
 from headrace.connect.config_keys import ConfigKey, invalid, key_of, missing
 from headrace.connect.plugin import Option, OptionError, PermanentError
 from headrace.connect.plugins import Plugin
@@ -24,6 +26,12 @@ from headrace.connect.worker_options import PREFIXES, worker_options
 
 CHECK_TIMEOUT_S = 30.0
 CONVERTERS = ("key.converter", "value.converter", "header.converter")
+HEADER_CONVERTERS = ("org.apache.kafka.connect.storage.SimpleHeaderConverter",)
+STRATEGY = "subject.name.strategy"
+"""An option of converters that Confluent's have with `key.` and `value.` before it."""
+
+CLIENT_SECRETS = ("password", "sasl.jaas.config", "ssl.keystore.key")
+"""How the names of Kafka clients' settings end whose values are secrets."""
 
 _TYPE = ConfigKey("type", "CLASS", None, "The class of this step.", True, "HIGH", width="LONG")
 _CONDITION = (
@@ -71,11 +79,6 @@ class Validation:
         """All errors, in the order of the keys."""
         return [error for value in self.values for error in value.errors]
 
-    @property
-    def passwords(self) -> set[str]:
-        """The options of type PASSWORD."""
-        return {each.name for each in self.values if each.key and each.key.type == "PASSWORD"}
-
     def as_json(self) -> dict[str, object]:
         """`ConfigInfos`."""
         groups = dict.fromkeys(each.key.group for each in self.values if each.key)
@@ -87,27 +90,41 @@ class Validation:
         }
 
 
-OptionsOf = Callable[[str], Sequence[Option] | None]
-
-
-def options_of(package: str) -> OptionsOf:
-    """The function that tells the options of a converter or a transformation."""
-    try:
-        found: OptionsOf = import_module(f"headrace.connect.{package}").options_of
-    except (ModuleNotFoundError, AttributeError):
-        return lambda name: ()
-    return found
-
-
 def step_classes() -> list[tuple[str, str]]:
     """The classes of transformations, predicates and converters, each with its type."""
-    found: list[tuple[str, str]] = []
-    for package in ("transforms", "converters"):
-        try:
-            found += import_module(f"headrace.connect.{package}").class_types().items()
-        except (ModuleNotFoundError, AttributeError):
-            continue
+    steps = _transforms()
+    return [
+        *(() if steps is None else steps.class_types().items()),
+        *((name, "converter") for name in converters.CONVERTERS),
+        *((name, "header_converter") for name in HEADER_CONVERTERS),
+    ]
+
+
+def options_of_step(name: str) -> Sequence[Option] | None:
+    """The options of a transformation or a predicate; None if there is no such class."""
+    steps = _transforms()
+    found: Sequence[Option] | None = None if steps is None else steps.options_of(name)
     return found
+
+
+def options_of_converter(name: str) -> Sequence[Option] | None:
+    """The options of a converter; None if there is no such class."""
+    return () if name in HEADER_CONVERTERS else converters.options_of(name)
+
+
+def _transforms() -> ModuleType | None:
+    try:
+        return import_module("headrace.connect.transforms")
+    except ModuleNotFoundError:
+        return None
+
+
+def secret_options(plugin: Plugin, config: Mapping[str, str]) -> set[str]:
+    """The options of a configuration whose values are secrets: those of type PASSWORD."""
+    keys = _all_keys(plugin, config, {}, {})
+    found = {name for name, key in keys.items() if key.type == "PASSWORD"}
+    overrides = {name for name in config if ".override." in name and name.endswith(CLIENT_SECRETS)}
+    return found | overrides
 
 
 def keys_of(plugin: Plugin, defaults: Mapping[str, str]) -> list[ConfigKey]:
@@ -137,6 +154,8 @@ async def validate(
     """
     found = parsed(plugin, config, defaults, sources)
     if not found.errors:
+        _check_steps(found, _resolved(config, sources))
+    if not found.errors:
         await _check(plugin, found, _resolved(config, sources), timeout_s)
     return found
 
@@ -152,13 +171,8 @@ def parsed(
     sources: SecretSources = EVERYTHING,
 ) -> Validation:
     """All values, without the check of the plug-in."""
-    keys = {key.name: key for key in keys_of(plugin, defaults or {})}
     problems: dict[str, list[str]] = {}
-    for prefix, kind in (("transforms", "Transformation"), ("predicates", "Predicate")):
-        for key in _step_keys(prefix, kind, config, problems):
-            keys[key.name] = key
-    for key in _converter_keys(config, problems):
-        keys[key.name] = key
+    keys = _all_keys(plugin, config, defaults or {}, problems)
     values = {name: _value(key, config, sources) for name, key in keys.items()}
     for name, errors in problems.items():
         values[name].errors += errors
@@ -169,6 +183,19 @@ def parsed(
         if text is None and name in values:
             values[name].errors.append("Null value can not be supplied as the configuration value.")
     return Validation(str(config.get("connector.class", "")), [*unknown, *values.values()])
+
+
+def _all_keys(
+    plugin: Plugin,
+    config: Mapping[str, str | None],
+    defaults: Mapping[str, str],
+    problems: dict[str, list[str]],
+) -> dict[str, ConfigKey]:
+    """The keys of the connector and of the steps and converters that its configuration names."""
+    keys = {key.name: key for key in keys_of(plugin, defaults)}
+    for prefix, kind in (("transforms", "Transformation"), ("predicates", "Predicate")):
+        keys |= {key.name: key for key in _step_keys(prefix, kind, config, problems)}
+    return keys | {key.name: key for key in _converter_keys(config, problems)}
 
 
 def _value(key: ConfigKey, config: Mapping[str, str | None], sources: SecretSources) -> OptionValue:
@@ -201,7 +228,7 @@ def _step_keys(
         name = config.get(f"{start}type")
         if not name:
             continue
-        options = options_of("transforms")(name)
+        options = options_of_step(name)
         if options is None:
             text = f"Class {name} could not be found."
             problems.setdefault(f"{start}type", []).append(invalid(f"{start}type", name, text))
@@ -220,7 +247,7 @@ def _converter_keys(
         name = config.get(converter)
         if not name:
             continue
-        options = options_of("converters")(name)
+        options = options_of_converter(name)
         if options is None:
             text = f"Class {name} could not be found."
             problems.setdefault(converter, []).append(invalid(converter, name, text))
@@ -237,6 +264,8 @@ def _unknown(
     """Options that nothing knows; each is an error."""
     for name, text in config.items():
         if name in keys or name in plugin.kind.ignored or name.startswith(PREFIXES):
+            continue
+        if name.startswith(CONVERTERS) and name.endswith(f".{STRATEGY}"):
             continue
         close = difflib.get_close_matches(name, keys, 1)
         hint = f"; did you mean {close[0]}?" if close else ""
@@ -274,6 +303,18 @@ def _check_topics(config: Mapping[str, str | None], values: Mapping[str, OptionV
             f"The DLQ topic '{dlq}' may not be matched by the regex for the topics "
             f"('topics.regex={regex}') consumed by the connector"
         )
+
+
+def _check_steps(found: Validation, config: Mapping[str, str]) -> None:
+    """What converters and transformations know about options together."""
+    by_name = {value.name: value for value in found.values}
+    steps = _transforms()
+    errors: list[OptionError] = [
+        *converters.check(config),
+        *(() if steps is None else steps.check(config)),
+    ]
+    for error in errors:
+        by_name.get(error.option, by_name["connector.class"]).errors.append(str(error))
 
 
 async def _check(

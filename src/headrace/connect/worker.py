@@ -12,7 +12,6 @@ from headrace.connect import offsets
 from headrace.connect.errors import already_exists, bad_request, not_found
 from headrace.connect.hosting import Host, HostedStatus
 from headrace.connect.observer import StatusObserver
-from headrace.connect.plugin import Password
 from headrace.connect.plugins import Plugin, Plugins, UnknownPlugin
 from headrace.connect.runner import ConnectorRunner, WorkerOptions
 from headrace.connect.secrets import mask, unmask
@@ -27,7 +26,7 @@ from headrace.connect.storage.records import (
 )
 from headrace.connect.storage.state import ConnectorState
 from headrace.connect.storage.store import ConnectStore
-from headrace.connect.validation import Validation, validate
+from headrace.connect.validation import Validation, secret_options, validate
 
 
 class ConnectWorker:
@@ -99,7 +98,7 @@ class ConnectWorker:
         plugin = self._installed(config)
         if self.options.shows_secrets or plugin is None:
             return config
-        return mask(config, [each.name for each in plugin.kind.options if each.type is Password])
+        return mask(config, secret_options(plugin, config))
 
     # --------------------------------------------------------------------------------- changes
 

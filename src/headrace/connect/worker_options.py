@@ -104,11 +104,11 @@ _SOURCE = (
               "required: the configuration is refused if the connector cannot write each record "
               "exactly once.",
               False, "MEDIUM", EXACTLY_ONCE, 2, "SHORT", "Exactly once support",
-              one_of_any_case("requested", "required")),
+              one_of_any_case("required", "requested")),
     ConfigKey("transaction.boundary", "STRING", "poll",
               "Has no effect: a transaction has the records of one epoch.",
               False, "MEDIUM", EXACTLY_ONCE, 3, "SHORT", "Transaction Boundary",
-              one_of_any_case("poll", "interval", "connector")),
+              one_of_any_case("interval", "poll", "connector")),
     ConfigKey("transaction.boundary.interval.ms", "LONG", None, "Has no effect.",
               False, "LOW", EXACTLY_ONCE, 4, "SHORT", "Transaction boundary interval",
               at_least(0)),

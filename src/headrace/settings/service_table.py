@@ -143,7 +143,10 @@ CONSOLE_TABLE: dict[str, Setting] = {
     )
 }  # fmt: skip
 
-JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+_CONVERTERS = (
+    ("key", "org.apache.kafka.connect.storage.StringConverter"),
+    ("value", "org.apache.kafka.connect.json.JsonConverter"),
+)
 
 
 def _replicas(topic: str) -> Setting:
@@ -175,12 +178,12 @@ CONNECT_TABLE: dict[str, Setting] = {
                 "The number of partitions of this topic when it is created.", at_least(1),
                 scope="service"),
         _replicas("status"),
-        *(Setting(f"{part}.converter", Type.CLASS, JSON_CONVERTER,
+        *(Setting(f"{part}.converter", Type.CLASS, converter,
                   f"The format of {part}s in Kafka, for connectors that have no {part}.converter.",
-                  scope="service") for part in ("key", "value")),
-        *(Setting(f"{part}.converter.schemas.enable", Type.BOOLEAN, True,
-                  f"Whether {part}s in JSON carry a schema.", scope="service")
-          for part in ("key", "value")),
+                  scope="service") for part, converter in _CONVERTERS),
+        *(Setting(f"{part}.converter.schemas.enable", Type.BOOLEAN, False,
+                  f"Whether {part}s in JSON carry a schema.", scope="service",
+                  kafka_default="true") for part in ("key", "value")),
         *(Setting(f"{part}.converter.schema.registry.url", Type.STRING, "",
                   f"The schema registry for {part}s with a schema.", scope="service")
           for part in ("key", "value")),

@@ -4,7 +4,12 @@ from headrace.connect.config_keys import ConfigKey, key_of
 from headrace.connect.errors import bad_request, not_found
 from headrace.connect.plugins import SUFFIX, UnknownPlugin
 from headrace.connect.rest.call import ConnectCall, config_of
-from headrace.connect.validation import keys_of, options_of, step_classes
+from headrace.connect.validation import (
+    keys_of,
+    options_of_converter,
+    options_of_step,
+    step_classes,
+)
 
 
 async def list_plugins(call: ConnectCall) -> object:
@@ -28,8 +33,9 @@ async def get_options(call: ConnectCall) -> object:
         plugin = call.worker.plugins.find(name)
         keys: list[ConfigKey] = keys_of(plugin, call.worker.options.defaults)
     except UnknownPlugin:
-        options = options_of("transforms")(name) or options_of("converters")(name)
-        if not options:
+        options = options_of_step(name)
+        options = options_of_converter(name) if options is None else options
+        if options is None:
             raise not_found(f"Unknown plugin {name}.") from None
         keys = [key_of(option) for option in options]
     return [key.definition() for key in keys]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.client.cluster import Cluster
 from headrace.client.committed_records import TopicRecord
 from headrace.client.config import ClientConfig
+from headrace.client.errors import ClientError
 from headrace.connect.storage import records
 from headrace.connect.storage.records import (
     ConfigChange,
@@ -23,9 +24,11 @@ from headrace.connect.storage.topics import (
     TopicWriter,
     make_topics,
 )
-from headrace.service.errors import TopicUnusable
+from headrace.errors import KafkaError
+from headrace.service.errors import HttpError, TopicUnusable
 
 START_TIMEOUT_S = 60.0
+WRITE_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class ConnectStore:
                 for follower in (self._config_follower, self._other_follower):
                     follower.start()
                 await asyncio.gather(self.refresh_configs(), self.refresh_offsets())
-        except TimeoutError:
+        except (TimeoutError, HttpError):
             raise TopicUnusable(
                 f"the internal topics could not be read to their end within {START_TIMEOUT_S:.0f} s"
             ) from None
@@ -108,42 +111,56 @@ class ConnectStore:
 
     async def refresh_configs(self) -> None:
         """Returns when everything that is in the config topic now is replayed."""
-        follower = self._config_follower
-        await follower.reached(await self._writer.ends(follower.partitions))
+        await self._refresh(self._config_follower)
 
     async def refresh_offsets(self) -> None:
         """The same for the offsets topic and the status topic."""
-        follower = self._other_follower
-        await follower.reached(await self._writer.ends(follower.partitions))
+        await self._refresh(self._other_follower)
+
+    async def _refresh(self, follower: TopicFollower) -> None:
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
+                await follower.reached(await self._writer.ends(follower.partitions))
+        except (KafkaError, ClientError, TimeoutError) as error:
+            raise HttpError(500, f"The internal topics cannot be read: {error}") from error
 
     async def write_configs(self, *changes: ConfigChange) -> None:
         """Returns when the changes are stored and replayed."""
         rows = [records.encode_config(change) for change in changes]
-        ends = await self._writer.write(self._topics.configs.name, rows)
-        await self._config_follower.reached(ends)
+        await self._write(self._topics.configs.name, rows, self._config_follower)
 
     async def write_offsets(self, changes: Sequence[SourceOffsetChange]) -> None:
         """Returns when the offsets are stored and replayed."""
         if changes:
             rows = [records.encode_offset(change) for change in changes]
-            ends = await self._writer.write(self._topics.offsets.name, rows)
-            await self._other_follower.reached(ends)
+            await self._write(self._topics.offsets.name, rows, self._other_follower)
 
     async def write_topics(self, uses: Sequence[TopicUse]) -> None:
         """Returns when the topics in use are stored and replayed."""
         if uses:
-            await self._write_status([records.encode_topic_use(use) for use in uses])
+            rows = [records.encode_topic_use(use) for use in uses]
+            await self._write(self._topics.status.name, rows, self._other_follower)
 
     async def write_statuses(
         self, statuses: Sequence[tuple[str, int | None, StatusRecord | None]]
     ) -> None:
         """Stores states of connectors and tasks, for tools that read the status topic."""
         if statuses:
-            await self._write_status([records.encode_status(*each) for each in statuses])
+            rows = [records.encode_status(*each) for each in statuses]
+            await self._write(self._topics.status.name, rows, self._other_follower)
 
-    async def _write_status(self, rows: Sequence[KeyValue]) -> None:
-        ends = await self._writer.write(self._topics.status.name, rows)
-        await self._other_follower.reached(ends)
+    async def _write(self, topic: str, rows: Sequence[KeyValue], follower: TopicFollower) -> None:
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
+                await follower.reached(await self._writer.write(topic, rows))
+        except (KafkaError, ClientError) as error:
+            raise HttpError(500, f"Topic {topic} cannot be written: {error}") from error
+        except TimeoutError:
+            raise HttpError(
+                500,
+                f"Topic {topic} could not be written and read back within {WRITE_TIMEOUT_S:.0f} s; "
+                "it is unknown whether the change is stored. The request may be repeated",
+            ) from None
 
     def _take_config(self, record: TopicRecord) -> None:
         change = records.decode_config(record.key, record.value)
