@@ -2,6 +2,7 @@
 
 from headrace.connect import Option, OptionError, Password, Sink, Source
 from headrace.connect.hosting import ConnectorPlan, HostedStatus, Progress, RunState
+from headrace.service.errors import HttpError
 
 
 class StandInHost:
@@ -12,11 +13,15 @@ class StandInHost:
         self.calls: list[tuple[str, str]] = []
         self.answers: dict[str, HostedStatus] = {}
         self.refuses: set[str] = set()
+        self.unreachable: set[str] = set()
+        """Connectors whose start fails as if the cluster did not respond."""
 
     async def start(self, plan: ConnectorPlan) -> None:
         self.calls.append(("start", plan.name))
         if plan.name in self.refuses:
             raise RuntimeError("no room")
+        if plan.name in self.unreachable:
+            raise HttpError(500, "no broker responds")
         self.plans[plan.name] = plan
 
     async def stop(self, name: str) -> None:

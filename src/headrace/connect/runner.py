@@ -38,6 +38,8 @@ log = logging.getLogger("headrace.connect")
 T = TypeVar("T")
 
 STATUS_CACHE_S = 1.0
+RETRY_S = 2.0
+"""The pause before a connector is started again that could not be started."""
 BASIS = ("connector.class", "topics", "topics.regex")
 """A checkpoint holds for one class and one set of topics."""
 
@@ -69,8 +71,8 @@ class ConnectorRunner:
         self._plugins = plugins
         self._options = options
         self._running: dict[str, ConnectorPlan] = {}
-        self._failures: dict[str, str] = {}
-        """Why the host refused to start a connector."""
+        self._failures: dict[str, HostedStatus] = {}
+        """Connectors that could not be started, and why."""
         self._limits: dict[str, int] = {}
         """How many tasks the queries have, as far as the host has said it."""
         self._turns: dict[str, asyncio.Lock] = {}
@@ -114,7 +116,7 @@ class ConnectorRunner:
             case TargetState.STOPPED:
                 return HostedStatus(RunState.STOPPED)
         if name in self._failures:
-            return HostedStatus(RunState.FAILED, self._failures[name])
+            return self._failures[name]
         if name not in self._running:
             return HostedStatus(RunState.UNASSIGNED)
         cached = self._statuses.get(name)
@@ -135,8 +137,12 @@ class ConnectorRunner:
                 await self._host.stop(name)
         await self.settle(name)
 
-    def _settle_soon(self, name: str) -> None:
-        task = asyncio.create_task(self.settle(name))
+    def _settle_soon(self, name: str, delay_s: float = 0.0) -> None:
+        async def settle() -> None:
+            await asyncio.sleep(delay_s)
+            await self.settle(name)
+
+        task = asyncio.create_task(settle())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -146,9 +152,15 @@ class ConnectorRunner:
             try:
                 await self._carry_out(name)
                 self._failures.pop(name, None)
+            except HttpError as error:
+                # The cluster does not respond, which passes.
+                log.warning("connector %s cannot be started yet: %s", name, error.message)
+                self._failures[name] = HostedStatus(RunState.RESTARTING, error.message)
+                self._settle_soon(name, RETRY_S)
             except Exception as error:
                 log.exception("connector %s cannot be started", name)
-                self._failures[name] = f"{type(error).__name__}: {error}"
+                trace = f"{type(error).__name__}: {error}"
+                self._failures[name] = HostedStatus(RunState.FAILED, trace)
 
     async def _carry_out(self, name: str) -> None:
         found = self._store.configs.connectors.get(name)

@@ -8,10 +8,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from types import ModuleType
 
-from headrace.connect import converters
+from headrace.connect import converters, transforms
 from headrace.connect.config_keys import ConfigKey, invalid, key_of, missing
 from headrace.connect.plugin import Option, OptionError, PermanentError
 from headrace.connect.plugins import Plugin
@@ -90,33 +88,15 @@ class Validation:
         }
 
 
-def step_classes() -> list[tuple[str, str]]:
-    """The classes of transformations, predicates and converters, each with its type."""
-    steps = _transforms()
-    return [
-        *(() if steps is None else steps.class_types().items()),
-        *((name, "converter") for name in converters.CONVERTERS),
-        *((name, "header_converter") for name in HEADER_CONVERTERS),
-    ]
-
-
-def options_of_step(name: str) -> Sequence[Option] | None:
-    """The options of a transformation or a predicate; None if there is no such class."""
-    steps = _transforms()
-    found: Sequence[Option] | None = None if steps is None else steps.options_of(name)
-    return found
+def step_classes() -> dict[str, str]:
+    """The classes of transformations, predicates and converters, with their types."""
+    headers = dict.fromkeys(HEADER_CONVERTERS, "header_converter")
+    return {**transforms.class_types(), **converters.class_types(), **headers}
 
 
 def options_of_converter(name: str) -> Sequence[Option] | None:
     """The options of a converter; None if there is no such class."""
     return () if name in HEADER_CONVERTERS else converters.options_of(name)
-
-
-def _transforms() -> ModuleType | None:
-    try:
-        return import_module("headrace.connect.transforms")
-    except ModuleNotFoundError:
-        return None
 
 
 def secret_options(plugin: Plugin, config: Mapping[str, str]) -> set[str]:
@@ -228,7 +208,7 @@ def _step_keys(
         name = config.get(f"{start}type")
         if not name:
             continue
-        options = options_of_step(name)
+        options = transforms.options_of(name)
         if options is None:
             text = f"Class {name} could not be found."
             problems.setdefault(f"{start}type", []).append(invalid(f"{start}type", name, text))
@@ -308,12 +288,7 @@ def _check_topics(config: Mapping[str, str | None], values: Mapping[str, OptionV
 def _check_steps(found: Validation, config: Mapping[str, str]) -> None:
     """What converters and transformations know about options together."""
     by_name = {value.name: value for value in found.values}
-    steps = _transforms()
-    errors: list[OptionError] = [
-        *converters.check(config),
-        *(() if steps is None else steps.check(config)),
-    ]
-    for error in errors:
+    for error in (*converters.check(config), *transforms.check(config)):
         by_name.get(error.option, by_name["connector.class"]).errors.append(str(error))
 
 

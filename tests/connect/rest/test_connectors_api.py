@@ -77,6 +77,19 @@ def test_a_connector_that_the_host_refuses_is_failed_with_the_reason(
     assert "no room" in worker.http.get(url).json()["connector"]["trace"]
 
 
+def test_a_connector_that_could_not_be_started_because_of_the_cluster_is_started_later(
+    worker: RunningConnect, name: str
+) -> None:
+    worker.host.unreachable.add(name)
+    create(worker.http, name)
+    url = f"/connectors/{name}/status"
+    eventually(lambda: "trace" in worker.http.get(url).json()["connector"])
+    found = worker.http.get(url).json()["connector"]
+    assert (found["state"], found["trace"]) == ("RESTARTING", "no broker responds")
+    worker.host.unreachable.discard(name)
+    eventually(lambda: worker.http.get(url).json()["connector"]["state"] == "RUNNING")
+
+
 def test_pause_resume_and_stop_reach_the_host_and_may_be_repeated(
     worker: RunningConnect, name: str
 ) -> None:

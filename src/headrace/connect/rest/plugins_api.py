@@ -1,5 +1,6 @@
 """Handlers of `/connector-plugins`: installed classes, their options, and validation."""
 
+from headrace.connect import transforms
 from headrace.connect.config_keys import ConfigKey, key_of
 from headrace.connect.errors import bad_request, not_found
 from headrace.connect.plugins import SUFFIX, UnknownPlugin
@@ -7,7 +8,6 @@ from headrace.connect.rest.call import ConnectCall, config_of
 from headrace.connect.validation import (
     keys_of,
     options_of_converter,
-    options_of_step,
     step_classes,
 )
 
@@ -22,7 +22,7 @@ async def list_plugins(call: ConnectCall) -> object:
         return found
     version = call.worker.version
     return found + [
-        {"class": name, "type": kind, "version": version} for name, kind in step_classes()
+        {"class": name, "type": kind, "version": version} for name, kind in step_classes().items()
     ]
 
 
@@ -33,7 +33,7 @@ async def get_options(call: ConnectCall) -> object:
         plugin = call.worker.plugins.find(name)
         keys: list[ConfigKey] = keys_of(plugin, call.worker.options.defaults)
     except UnknownPlugin:
-        options = options_of_step(name)
+        options = transforms.options_of(name)
         options = options_of_converter(name) if options is None else options
         if options is None:
             raise not_found(f"Unknown plugin {name}.") from None
