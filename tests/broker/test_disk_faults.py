@@ -1,6 +1,8 @@
 """Real brokers with a disk that fails, fills up, loses power or returns damaged bytes."""
 
 import errno
+import os
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -271,3 +273,23 @@ def produce_until_dead(
     producer.purge()
     producer.flush(60)
     return acknowledged, sent
+
+
+def test_a_disk_is_whole_again_though_a_namespace_of_another_test_still_has_it_mounted(
+    tmp_path: Path,
+) -> None:
+    with power_cut_disk(tmp_path) as disk:
+        with (disk.path / "file").open("wb", buffering=0) as file:
+            file.write(b"synced")
+            os.fsync(file.fileno())
+        command = ["unshare", "--mount", "sh", "-c", "echo ready; sleep 600"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"ready\n"
+            try:
+                disk.cut()
+                disk.unmount()
+                disk.mount()
+                assert (disk.path / "file").read_bytes() == b"synced"
+            finally:
+                other.kill()

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,7 +50,13 @@ class PowerCutDisk:
             os.close(fd)
 
     def unmount(self) -> None:
+        """Take the disk away. What is mounted next is a copy of what is on it: a test that has
+        made a namespace meanwhile still has the disk mounted, and the kernel would use it again,
+        with its power cut."""
         subprocess.run(["umount", str(self.path)], check=False, capture_output=True)
+        copy = self._image.with_suffix(".copy")
+        shutil.copyfile(self._image, copy)
+        copy.replace(self._image)
 
 
 @contextmanager
