@@ -158,7 +158,7 @@ def test_decimals_of_all_sizes_keep_their_digits(
         field("d", "bytes", name=LOGICAL + "Decimal", version=1, parameters={"scale": "10"})
     )
     numbers = [0, 1, -1, 127, 128, -128, -129, 255, 1 << 63, -(1 << 63), (1 << 64) - 1, 1 << 64]
-    numbers += [10**38 - 1, -(10**38) + 1, 5, -5 * 10**10]
+    numbers += [10**38 - 1, -(10**38) + 1, -(10**36) + 7, -5 * 10**10]
     codec = kafka_connect.converter(JSON_CONVERTER, schemas_enable="true")
     octets = [
         number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, signed=True)

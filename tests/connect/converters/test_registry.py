@@ -67,6 +67,8 @@ def test_records_of_a_source_are_read_by_a_sink(
     assert [row["_error"] is None for row in found] == [True, False, True]
     assert (found[1]["_stage"], found[1]["_raw"]["value"]) == ("VALUE_CONVERTER", b"bad")
     assert found[2]["value"] is None
+    assert [row["_raw"]["key"] for row in found] == [b"k", b"k2", b"k3"]
+    assert bytes(found[0]["_raw"]["value"]).startswith(b"\x00")
 
 
 def test_the_schema_is_registered_when_the_plan_is_built(
@@ -93,6 +95,7 @@ def test_options_of_the_converter_become_those_of_typed_topics() -> None:
         "value.format": "avro",
         "schema.registry.url": url,
         "schema.registry.basic.auth.user.info": "me:secret",
+        "raw.records": "all",
     }
     assert writing_options(given, "value", "t") == {
         "value.format": "avro",

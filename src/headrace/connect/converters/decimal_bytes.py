@@ -50,15 +50,24 @@ def _number_of_hex(digits: Column) -> Column:
             F.try_multiply(magnitude, F.lit(1 << 32).cast("decimal(10,0)")).try_cast(_WIDE),
             chunk.cast("decimal(10,0)"),
         ).try_cast(_WIDE)
-    complement = F.try_subtract(-magnitude, F.lit(1).cast("decimal(1,0)")).try_cast(_WIDE)
-    return F.when(negative, complement).otherwise(magnitude)
+    complement = F.try_add(magnitude, F.lit(1).cast("decimal(1,0)")).try_cast(_WIDE)
+    return F.when(negative, _negated(complement)).otherwise(magnitude)
+
+
+def _negated(number: Column) -> Column:
+    """The number with another sign. Spark's own minus and abs() keep only 34 digits."""
+    return (F.lit(0).cast("decimal(1,0)") - number).cast(_WIDE)
 
 
 def _scaled(unscaled: Column, precision: int, scale: int) -> Column:
     """The number divided by 10 to the power of `scale`, without a loss of digits."""
     if not scale:
         return unscaled.try_cast(f"decimal({precision},0)")
-    digits = F.lpad(F.abs(unscaled).cast("string"), MAX_PRECISION + 1, "0")
+    digits = F.lpad(
+        F.when(unscaled < 0, _negated(unscaled)).otherwise(unscaled).cast("string"),
+        MAX_PRECISION + 1,
+        "0",
+    )
     whole = MAX_PRECISION + 1 - scale
     text = F.concat(
         F.when(unscaled < 0, "-").otherwise(""),
@@ -78,13 +87,30 @@ def bytes_of_decimal(number: Column) -> Column:
 
 
 def _bytes_of_number(unscaled: Column) -> Column:
-    two_64 = F.lit(str(1 << 64)).cast("decimal(20,0)")
-    low = F.pmod(unscaled, two_64).cast("decimal(20,0)")
-    high = F.call_function("div", (unscaled - low).cast(_WIDE), two_64)
-    signed_low = F.when(low >= F.lit(str(1 << 63)).cast("decimal(20,0)"), low - two_64)
-    both = F.concat(
-        F.lpad(F.hex(high), 16, "0"),
-        F.lpad(F.hex(F.coalesce(signed_low, low).cast("bigint")), 16, "0"),
+    negative = unscaled < 0
+    # The complement of a negative number is not negative, and never too large.
+    complement = _negated((unscaled + F.lit(1).cast("decimal(1,0)")).cast(_WIDE))
+    return _bound(
+        F.struct(
+            negative.alias("negative"),
+            F.when(negative, complement).otherwise(unscaled).alias("magnitude"),
+        ),
+        lambda number: _shortest(number["negative"], number["magnitude"]),
     )
-    shortest = F.regexp_replace(both, "^(?:(?:00(?=[0-7]))+|(?:FF(?=[89A-F]))+)", "")
-    return F.unhex(shortest)
+
+
+def _shortest(negative: Column, magnitude: Column) -> Column:
+    two_64 = F.lit(str(1 << 64)).cast("decimal(20,0)")
+    low = F.pmod(magnitude, two_64).cast("decimal(20,0)")
+    signed = F.when(low >= F.lit(str(1 << 63)).cast("decimal(20,0)"), low - two_64)
+    halves = [
+        F.call_function("div", magnitude, two_64),
+        F.coalesce(signed, low).cast("bigint"),
+    ]
+    digits = F.concat(
+        *(
+            F.lpad(F.hex(F.when(negative, F.bitwise_not(half)).otherwise(half)), 16, "0")
+            for half in halves
+        )
+    )
+    return F.unhex(F.regexp_replace(digits, "^(?:(?:00(?=[0-7]))+|(?:FF(?=[89A-F]))+)", ""))

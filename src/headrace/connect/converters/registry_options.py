@@ -9,7 +9,7 @@ from headrace.connect.converters.options import (
     converter_of,
 )
 from headrace.connect.plugin import OptionError
-from headrace.pipelines.typed.options import REGISTER, TOKEN, URL, USER_INFO
+from headrace.pipelines.typed.options import RAW_RECORDS, REGISTER, TOKEN, URL, USER_INFO
 
 
 def reading_options(config: Mapping[str, str]) -> dict[str, str]:
@@ -19,6 +19,8 @@ def reading_options(config: Mapping[str, str]) -> dict[str, str]:
         converter = converter_of(config, part)
         if converter.class_name in REGISTRY_FORMATS:
             _add_common(found, converter)
+            # A transform or the target may refuse any record later.
+            found[RAW_RECORDS] = "all"
     return found
 
 

@@ -5,6 +5,7 @@
 - `value.subject.version`: the schema to read or write with: latest, or a version
 - `value.message`: the message, if a Protobuf file has several
 - `value.schema`: the text of a schema to write with
+- `raw.records`: `all` if the source shows the bytes of all records, and not only of bad ones
 - `auto.register.schemas`: false if the schema to write with has to be in the registry already
 - `schema.registry.url`, and how to log in to it: `schema.registry.basic.auth.user.info` or
   `schema.registry.bearer.auth.token`; `schema.registry.ssl.ca.location`,
@@ -30,11 +31,13 @@ CA_FILE = "schema.registry.ssl.ca.location"
 CERTIFICATE_FILE = "schema.registry.ssl.certificate.location"
 REGISTER = "auto.register.schemas"
 OF_PART = ("format", "subject", "subject.version", "message")
-SOURCE_NAMES = (
+RAW_RECORDS = "raw.records"
+_COMMON_NAMES = (
     *(URL, USER_INFO, TOKEN, CA_FILE, CERTIFICATE_FILE),
     *(f"{part}.{name}" for part in PARTS for name in OF_PART),
 )
-SINK_NAMES = (*SOURCE_NAMES, REGISTER, *(f"{part}.schema" for part in PARTS))
+SOURCE_NAMES = (*_COMMON_NAMES, RAW_RECORDS)
+SINK_NAMES = (*_COMMON_NAMES, REGISTER, *(f"{part}.schema" for part in PARTS))
 
 
 class TypedOptionError(ClientError):
@@ -62,6 +65,8 @@ class TypedOptions:
 
     client: SchemaClient
     parts: tuple[PartOptions, ...]
+    raw_of_all: bool = False
+    """Whether `_raw` has the bytes of all records."""
 
 
 def parse_typed(given: Mapping[str, str], topic: str | None) -> TypedOptions | None:
@@ -70,7 +75,7 @@ def parse_typed(given: Mapping[str, str], topic: str | None) -> TypedOptions | N
     Names are expected in lower case.
     """
     typed = [part for part in PARTS if given.get(f"{part}.format")]
-    for name in SINK_NAMES:
+    for name in (*SINK_NAMES, RAW_RECORDS):
         part = name.partition(".")[0]
         if given.get(name) and part in PARTS and part not in typed:
             raise TypedOptionError(f"{name} needs {part}.format: one of {', '.join(FORMATS)}")
@@ -81,7 +86,11 @@ def parse_typed(given: Mapping[str, str], topic: str | None) -> TypedOptions | N
             )
     if not typed:
         return None
-    return TypedOptions(_client(given), tuple(_part(given, part, topic) for part in typed))
+    raw = given.get(RAW_RECORDS, "bad").lower()
+    if raw not in ("bad", "all"):
+        raise TypedOptionError(f"{RAW_RECORDS}={raw}: expected bad or all")
+    parts = tuple(_part(given, part, topic) for part in typed)
+    return TypedOptions(_client(given), parts, raw == "all")
 
 
 def _client(given: Mapping[str, str]) -> SchemaClient:

@@ -55,6 +55,7 @@ class TypedTopic:
     parts: tuple[TypedPart, ...]
     query: str
     """The id of the query; a worker caches schemas per query."""
+    raw_of_all: bool = False
 
     def spark_types(self) -> dict[str, DataType]:
         """The columns that differ from those of an untyped topic."""
@@ -67,7 +68,7 @@ class TypedTopic:
 def look_up(options: TypedOptions) -> TypedTopic:
     """Look up the reader's schemas in the registry."""
     parts = tuple(TypedPart(part, _schema(options.client, part)) for part in options.parts)
-    return TypedTopic(options.client, parts, uuid.uuid4().hex)
+    return TypedTopic(options.client, parts, uuid.uuid4().hex, options.raw_of_all)
 
 
 def _schema(client: SchemaClient, part: PartOptions) -> RegisteredSchema:
@@ -105,6 +106,7 @@ class TypedReading:
         self._parts = {
             part.options.part: PartReading(part, topic.client, topic.query) for part in topic.parts
         }
+        self._raw_of_all = topic.raw_of_all
 
     def columns(self, columns: BatchColumns) -> dict[str, pa.Array]:
         """The typed columns of these records, and their quarantine."""
@@ -122,6 +124,8 @@ class TypedReading:
         count = len(columns)
         texts = pa.array([bad[row] for row in rows.tolist()], pa.string())
         found[ERROR] = scattered([(rows, texts)], count, pa.string())
+        if self._raw_of_all:
+            rows = np.arange(count, dtype=np.int64)
         raw = [
             byte_array(columns.payload, at[rows], length[rows]) for at, length in places.values()
         ]
