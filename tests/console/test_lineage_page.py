@@ -202,13 +202,14 @@ def test_a_table_that_a_query_writes_and_another_reads_connects_them() -> None:
     place = "file:/warehouse/events"
     source = {"description": f"FileStreamSource[{place}]", "numInputRows": 1}
     writes = batch(started("writes"), 1, 0, {"t": 1}, sink={"description": f"FileSink[{place}]"})
+    target = SinkTarget("file", table="shop.events", path=place)
     reads = batch(started("reads"), 1, 0, {}, sources=[source], sink={"description": "MemorySink"})
-    edges = {
-        (each.source.title, each.target.title) for each in build_graph([writes, reads], [], 0).edges
-    }
-    assert edges == {
-        ("t", "writes"),
-        ("writes", place),
-        (place, "reads"),
-        ("reads", "MemorySink"),
-    }
+    for each in (writes, replace(writes, sink_target=target)):
+        graph = build_graph([each, reads], [], 0)
+        assert {(edge.source.key, edge.target.key) for edge in graph.edges} == {
+            ("topic:t", f"query:{writes.id}"),
+            (f"query:{writes.id}", f"table:{place}"),
+            (f"table:{place}", f"query:{reads.id}"),
+            (f"query:{reads.id}", f"table:{reads.id}/sink"),
+        }
+    assert "shop.events" in {node.title for node in graph.nodes}

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 LOOPBACK = ("127.", "localhost", "::1")
-USER_INFO_VARIABLE = "HEADRACE_CONNECT_USER_INFO"
-CA_VARIABLE = "HEADRACE_CONNECT_CA"
+CONNECT_VARIABLES = (
+    "HEADRACE_CONNECT_USER_INFO",
+    "HEADRACE_CONNECT_TOKEN",
+    "HEADRACE_CONNECT_CA",
+)
+"""As for `headrace connect`."""
 WORDS = ("console",)
 SUMMARY = "Start a web console for a Kafka cluster."
 DETAILS = """
@@ -87,9 +91,8 @@ def _connect_client(url: str) -> "ConnectRest | None":
     from headrace.console.connect.client import make_connect_client
 
     try:
-        return make_connect_client(
-            url, os.environ.get(USER_INFO_VARIABLE) or None, os.environ.get(CA_VARIABLE) or None
-        )
+        given = (os.environ.get(name) or None for name in CONNECT_VARIABLES)
+        return make_connect_client(url, *given)
     except ValueError as error:
         raise bad_usage(f"--connect {error}") from None
 

@@ -136,10 +136,11 @@ def _sink_node(query: Query) -> tuple[FlowNode, str] | None:
         known = "sink in the plan of the query"
         if target.topic:
             return topic_node(target.topic), known
-        place = target.table or target.path
-        if place:
+        # Queries that read a table of a catalog report its path.
+        place, title = target.path or target.table, target.table or target.path
+        if place and title:
             kind = "table" if target.table else "path"
-            return FlowNode(NodeKind.TABLE, place, place, f"{target.kind} {kind}"), known
+            return FlowNode(NodeKind.TABLE, place, title, f"{target.kind} {kind}"), known
     if not query.sink:
         return None
     known = "text of the sink in the progress of the query"
@@ -196,6 +197,10 @@ def _bounded(edges: Sequence[FlowEdge], most: int) -> FlowGraph:
         if len(nodes) + len(new) <= most:
             nodes |= new
             shown.append(edge)
+            # A table of which one query knows only the path has the name that another one knows.
+            for each in (edge.source, edge.target):
+                if each.title != each.id:
+                    nodes[each.key] = each
         else:
             left_out |= new
     counts: dict[NodeKind, int] = {}

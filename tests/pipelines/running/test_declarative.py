@@ -93,4 +93,6 @@ def test_the_template_runs_again_and_again_and_takes_only_what_is_new(
         for each in json.loads(listed.stdout)
         if each["application"] == "shop"
     }
+    copied = targets["copied"]
+    assert (copied["kind"], copied["topic"]) == ("headrace", f"{topic}-copy")
     assert targets["spark_catalog.default.events"]["kind"] == "file"

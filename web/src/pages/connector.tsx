@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { post, remove, useData } from "../api";
 import { ConnectorState } from "../components/connector_state";
-import { Dialog } from "../components/dialog";
+import { Dialog, quoted } from "../components/dialog";
 import { notify } from "../components/notices";
 import { JsonText } from "../components/shown_value";
 import { Badge, Shown, Unavailable } from "../components/states";
@@ -83,7 +83,7 @@ export function ConnectorPage({ name }: { name: string }): JSX.Element {
       </Shown>
       {form === "edit" && info.data !== undefined && <EditConnector name={name} plugin={info.data.plugin} configs={info.data.configs} onClose={close} />}
       {form === "stop" && (
-        <Dialog title={`Stop ${name}`} action="Stop" onClose={close} onSubmit={async () => void (await post(`${place}/stop`, {}))}>
+        <Dialog title={`Stop ${name}`} action="Stop" command={`headrace connect stop ${quoted(name)}`} onClose={close} onSubmit={async () => void (await post(`${place}/stop`, {}))}>
           <p>The tasks end and free what they hold. The settings and the offsets stay; "Resume" starts the connector again.</p>
         </Dialog>
       )}
@@ -92,6 +92,7 @@ export function ConnectorPage({ name }: { name: string }): JSX.Element {
           title={`Delete ${name}`}
           action="Delete"
           dangerous
+          command={`headrace connect delete ${quoted(name)}`}
           onClose={close}
           onSubmit={async () => {
             await remove(place);
@@ -103,7 +104,7 @@ export function ConnectorPage({ name }: { name: string }): JSX.Element {
         </Dialog>
       )}
       {form === "offsets" && (
-        <Dialog title={`Reset the offsets of ${name}`} action="Reset" dangerous onClose={close} onSubmit={async () => void (await remove(`${place}/offsets`))}>
+        <Dialog title={`Reset the offsets of ${name}`} action="Reset" dangerous command={`headrace connect offsets ${quoted(name)} --reset`} onClose={close} onSubmit={async () => void (await remove(`${place}/offsets`))}>
           <p>The connector begins again: a source reads everything once more, a sink reads its topics as a new consumer group does.</p>
         </Dialog>
       )}

@@ -30,6 +30,8 @@ class ConnectRest:
     """Without user info."""
     user_info: str | None = field(default=None, repr=False)
     """USER:PASSWORD for Basic authentication."""
+    token: str | None = field(default=None, repr=False)
+    """A bearer token, instead of user and password."""
     ca_file: str | None = None
     """Trusted CA certificates (PEM); by default those of the system."""
 
@@ -46,7 +48,9 @@ class ConnectRest:
         place = "/".join(quote(part, safe="") for part in path)
         words = f"?{urlencode(query, doseq=True)}" if query else ""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        if self.user_info is not None:
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        elif self.user_info is not None:
             packed = base64.b64encode(self.user_info.encode()).decode()
             headers["Authorization"] = f"Basic {packed}"
         data = None if body is None else json.dumps(body).encode()
@@ -83,14 +87,16 @@ class ConnectRest:
         return found
 
 
-def make_connect_client(url: str, user_info: str | None, ca_file: str | None) -> ConnectRest:
+def make_connect_client(
+    url: str, user_info: str | None, token: str | None, ca_file: str | None
+) -> ConnectRest:
     """The client for a URL, which may contain USER:PASSWORD; ValueError if it is not a URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not a URL such as http://localhost:8083")
     given, at, host = parts.netloc.rpartition("@")
     shown = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
-    return ConnectRest(shown, user_info or (unquote(given) if at else None), ca_file)
+    return ConnectRest(shown, user_info or (unquote(given) if at else None), token, ca_file)
 
 
 def _message(error: urllib.error.HTTPError) -> str:

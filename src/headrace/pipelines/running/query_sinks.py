@@ -8,6 +8,8 @@ everything here is tried and never required: without it, the text is interpreted
 
 import logging
 import re
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -42,25 +44,69 @@ _TEXTS = (
 )
 """Kinds by the texts of sinks in Spark's progress."""
 OTHER = "other"
+LOOK_S = 0.1
+"""How often new queries of a Connect server are looked for."""
 
 
 def executions(spark: Any) -> FindExecution:
     """Finds the queries that run in the Java of this process, in whatever session."""
+    if not hasattr(spark, "_jsparkSession"):
+        return HeldExecutions(lambda: _active(spark))
 
     def find(id_: str) -> Any:
         from pyspark import SparkContext
 
+        active = _active(spark)
         jvm = SparkContext._jvm
-        if jvm is None:
-            return None  # a Connect client whose server is elsewhere
-        if hasattr(spark, "_jsparkSession"):
-            session = spark._jsparkSession
-        else:
-            session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
-        queries = session.sharedState().activeStreamingQueries()
-        return queries.get(jvm.java.util.UUID.fromString(id_))
+        return None if active is None else active.get(jvm.java.util.UUID.fromString(id_))
 
     return find
+
+
+def _active(spark: Any) -> Any:
+    """Spark's map of the queries that run; None if its Java is elsewhere."""
+    from pyspark import SparkContext
+
+    jvm = SparkContext._jvm
+    if jvm is None:
+        return None  # a Connect client whose server is elsewhere
+    if hasattr(spark, "_jsparkSession"):
+        session = spark._jsparkSession
+    else:
+        session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    return session.sharedState().activeStreamingQueries()
+
+
+class HeldExecutions:
+    """The queries that a Spark Connect server in this process runs.
+
+    Connect does not tell of the start of a query that its server has started, as declarative
+    pipelines do, and a query that ends soon is gone when its progress arrives. So a thread looks
+    for new queries, and holds them until they are asked for.
+    """
+
+    def __init__(self, active: Callable[[], Any]) -> None:
+        self._active = active
+        self._held: dict[str, Any] = {}
+        self._seen: set[str] = set()
+        threading.Thread(target=self._watch, name="query-sinks", daemon=True).start()
+
+    def __call__(self, id_: str) -> Any:
+        return self._held.pop(id_, None)
+
+    def _watch(self) -> None:
+        while True:
+            try:
+                active = self._active()
+                for execution in [] if active is None else list(active.values()):
+                    id_ = str(execution.id().toString())
+                    if id_ not in self._seen:
+                        self._seen.add(id_)
+                        self._held[id_] = execution
+            except Exception:
+                # The session is not there yet, or Java has ended.
+                log.debug("the running queries could not be listed", exc_info=True)
+            time.sleep(LOOK_S)
 
 
 def from_text(description: str | None) -> SinkTarget | None:
