@@ -160,7 +160,7 @@ class Source(Connector):
         """Everything up to `end` is in the topic: the external system may forget it."""
 
     def is_finished(self, partition: SourcePartition, start: SourceOffset | None) -> bool:
-        """Whether nothing will ever follow; the connector ends when all partitions are."""
+        """Whether nothing will ever follow; the partition is then no longer looked at."""
         return False
 
 

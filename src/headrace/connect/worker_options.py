@@ -119,12 +119,15 @@ _SOURCE = (
 )  # fmt: skip
 
 _OURS = (
-    ConfigKey("poll.interval.ms", "LONG", "1000",
+    ConfigKey("poll.interval.ms", "LONG", "200",
               "How often the connector looks for new records.",
               False, "MEDIUM", HEADRACE, 1, "SHORT", "Poll interval", at_least(0)),
     ConfigKey("headrace.driver", "STRING", "shared",
               "own: the connector has a Spark driver of its own.",
               False, "LOW", HEADRACE, 2, "SHORT", "Spark driver", one_of("shared", "own")),
+    ConfigKey("headrace.batch.max.rows", "INT", "100000",
+              "How many rows a source reads in one epoch at most, all partitions together.",
+              False, "LOW", HEADRACE, 3, "SHORT", "Rows of an epoch", at_least(1)),
 )  # fmt: skip
 
 

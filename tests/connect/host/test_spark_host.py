@@ -95,7 +95,7 @@ def test_a_driver_that_is_killed_loses_and_repeats_nothing(
     host: HostUnderTest, topic: str, started: list[str], tmp_path: Path
 ) -> None:
     started += ["in", "out"]
-    host.start("in", numbers_into(topic, batch_max_rows="50", lanes="2", upto="1000"))
+    host.start("in", numbers_into(topic, headrace_batch_max_rows="50", lanes="2", upto="1000"))
     host.start("out", folder_of(topic, tmp_path))
     _kill_driver_after(1, host, tmp_path)
     _kill_driver_after(500, host, tmp_path)

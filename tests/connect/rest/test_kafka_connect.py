@@ -258,6 +258,7 @@ def infos(http: httpx.Client, plugin: str, config: dict[str, str]) -> dict[str, 
 OURS_ONLY = {
     "poll.interval.ms",
     "headrace.driver",
+    "headrace.batch.max.rows",
     "errors.deadletterqueue.topic.name",
     "errors.deadletterqueue.topic.replication.factor",
     "errors.deadletterqueue.context.headers.enable",

@@ -9,7 +9,7 @@ from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.source_reader import OFFSET_COLUMN, StreamWork, data_source_class
 from headrace.connect.host.stored_offsets import source_offsets
 from headrace.connect.host.work import ConnectorWork
-from headrace.connect.plugin import Source, SourceStream
+from headrace.connect.plugin import PermanentError, Source, SourceStream
 from headrace.connect.transforms.applying import apply
 
 if TYPE_CHECKING:
@@ -24,10 +24,14 @@ def source_rows(
     """The records of all streams of a source, as the topic sink takes them."""
     source = work.connector()
     assert isinstance(source, Source)
+    streams = source.streams()
+    topics = [stream.topic for stream in streams]
+    if len(set(topics)) < len(topics):
+        raise PermanentError(f"two streams of the connector have the same topic: {sorted(topics)}")
     start = source_offsets(settings.client, settings.offsets_topic, work.name)
     frames = [
         _stream_records(spark, work, settings, index, stream, start)
-        for index, stream in enumerate(source.streams())
+        for index, stream in enumerate(streams)
     ]
     return reduce(lambda one, other: one.unionByName(other), frames)
 
@@ -43,9 +47,9 @@ def _stream_records(
     from pyspark.sql import functions as f
 
     format_name = f"headrace-connect-{work.name}-{index}"
-    limit = int(work.config.get("batch.max.rows") or RECORDS_AN_EPOCH)
+    limit = int(work.config.get("headrace.batch.max.rows") or RECORDS_AN_EPOCH)
     spark.dataSource.register(
-        data_source_class(format_name, stream.schema, StreamWork(work, index, start, limit))
+        data_source_class(format_name, stream.schema, StreamWork(work, stream.topic, start, limit))
     )
     rows = spark.readStream.format(format_name).load()
     records = rows.select(

@@ -55,13 +55,13 @@ class StreamWork:
     def __init__(
         self,
         work: ConnectorWork,
-        index: int,
+        topic: str,
         start: Mapping[str, SourceOffset],
         rows_an_epoch: int,
     ) -> None:
         """`start` has the stored offsets by partition key, for a new checkpoint."""
         self.work = work
-        self.index = index
+        self.topic = topic
         self.start = start
         self.rows_an_epoch = rows_an_epoch
 
@@ -111,11 +111,16 @@ class ConnectorStreamReader(SentToTasks, DataSourceStreamReader):  # type: ignor
     def latestOffset(self, start: StreamPosition, limit: ReadLimit) -> StreamPosition:
         source = self._connector()
         self._commit(start)
-        partitions = source.streams()[self._stream.index].partitions
+        partitions = [
+            (key, each)
+            for stream in source.streams()
+            if stream.topic == self._stream.topic
+            for each in stream.partitions
+            if not source.is_finished(each, start.get(key := partition_key(each)))
+        ]
         rows = max(1, self._stream.rows_an_epoch // max(1, len(partitions)))
         end = dict(start)
-        for each in partitions:
-            key = partition_key(each)
+        for key, each in partitions:
             reached = source.latest(each, start.get(key), rows)
             if reached is not None:
                 end[key] = dict(reached)
