@@ -21,8 +21,6 @@ PACKAGE_MODULES = 30
 PUBLIC_API = (
     "headrace/testing/",
     "headrace/connect/connectors/",
-    "headrace/connect/converters/",
-    "headrace/connect/transforms/",
     "headrace/connect/plugin.py",
     "headrace/connect/trial.py",
     "pyspark_headrace",

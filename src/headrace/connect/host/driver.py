@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 JAVA_ENDED = 70
 SPARK_SETTINGS = {
     "spark.scheduler.mode": "FAIR",
+    # Transforms of times count in UTC, as Kafka Connect's do.
+    "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Progress of epochs that is kept for each query.
