@@ -74,6 +74,10 @@ class Driver:
         if do == "stop":
             self._stop(message["name"])
             return {}
+        if do == "stop all":
+            if self._queries is not None:
+                self._queries.stop_all()
+            return {}
         assert do == "look", do
         with self._lock:
             queries = self._queries
@@ -142,7 +146,7 @@ def main() -> None:
 
     for line in lines:
         message = json.loads(line)
-        if message["do"] == "stop":
+        if message["do"] in ("stop", "stop all"):
             # It may take as long as an epoch.
             threading.Thread(target=respond, args=(message,), daemon=True).start()
         else:

@@ -14,6 +14,7 @@ from headrace.connect.host.driver import first_message
 from headrace.connect.host.settings import DriverSettings
 
 LONGEST_LINE = 16 << 20
+ENDS_WITHIN_S = 10.0
 
 
 class DriverGone(Exception):
@@ -92,6 +93,12 @@ class DriverProcess:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(DriverGone(f"the Spark driver ended with status {status}"))
+
+    async def close(self) -> None:
+        """Stop its queries, which then log no errors, and end it."""
+        with contextlib.suppress(DriverGone):
+            await self.ask({"do": "stop all"}, ENDS_WITHIN_S)
+        await self.end()
 
     async def end(self) -> None:
         """Kill it. Its queries continue from their checkpoints in the next one."""

@@ -96,6 +96,13 @@ class Queries:
         if hosted is not None and hosted.query is not None:
             hosted.query.stop()
 
+    def stop_all(self) -> None:
+        """End all connectors at the same time."""
+        with self._lock:
+            names = list(self._queries)
+        with ThreadPoolExecutor(max(1, len(names)), "stop") as pool:
+            list(pool.map(self.stop, names))
+
     def report(self) -> dict[str, object]:
         with self._lock:
             return {name: hosted.report() for name, hosted in self._queries.items()}

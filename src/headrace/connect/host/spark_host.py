@@ -183,7 +183,7 @@ class _SupervisedDriver:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
         if self._process is not None:
-            await self._process.end()
+            await self._process.close()
             self._process = None
 
     async def stop_query(self, name: str) -> None:
