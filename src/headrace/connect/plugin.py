@@ -34,6 +34,8 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
+DEAD_LETTERS = "errors.deadletterqueue.topic.name"
+"""The option with the topic for records that fail."""
 
 OptionType: TypeAlias = type[str] | type[int] | type[float] | type[bool] | type[list[str]]
 
@@ -95,6 +97,8 @@ class Connector:
     """Options of these classes that are accepted and have no effect here."""
     version: ClassVar[str] = ""
     """The version of the plug-in; by default that of its distribution."""
+    interval_ms: ClassVar[int] = 200
+    """The time between two epochs, unless `poll.interval.ms` says otherwise."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         """Sets an attribute for every option; OptionError for the first invalid value."""
@@ -203,6 +207,27 @@ class Sink(Connector):
 
     def abandon(self) -> None:
         """Disconnect without storing more, after an error."""
+
+
+class TableSink(Sink):
+    """Writes records as rows of a table with a streaming sink of Spark, which is exactly once.
+
+    The columns are the fields of the value, and topic, partition and offset of the record.
+    """
+
+    once = True
+    interval_ms = 5000
+    format: ClassVar[str]
+    """The name of Spark's sink."""
+
+    def check(self) -> None:
+        self.table_options()
+        if self.config.get(DEAD_LETTERS):
+            raise OptionError(DEAD_LETTERS, "Sinks of tables have no dead letters yet.")
+
+    def table_options(self) -> Mapping[str, str]:
+        """The options of Spark's sink."""
+        raise NotImplementedError
 
 
 def parse(option: Option, text: str | None) -> object:

@@ -125,12 +125,23 @@ _OURS = (
     ConfigKey("headrace.driver", "STRING", "shared",
               "own: the connector has a Spark driver of its own.",
               False, "LOW", HEADRACE, 2, "SHORT", "Spark driver", one_of("shared", "own")),
-    ConfigKey("headrace.batch.max.rows", "INT", "100000",
-              "How many rows a source reads in one epoch at most, all partitions together.",
-              False, "LOW", HEADRACE, 3, "SHORT", "Rows of an epoch", at_least(1)),
 )  # fmt: skip
+
+_OURS_OF = {
+    "source": (
+        ConfigKey("headrace.batch.max.rows", "INT", "100000",
+                  "How many rows a source reads in one epoch at most, all partitions together.",
+                  False, "LOW", HEADRACE, 3, "SHORT", "Rows of an epoch", at_least(1)),
+    ),
+    "sink": tuple(
+        ConfigKey(f"{part}.schema", "STRING", None,
+                  f"The type of JSON {part}s without a schema, as DDL: id bigint, name string.",
+                  False, "MEDIUM", HEADRACE, order, "LONG", f"{part.capitalize()} schema")
+        for order, part in enumerate(("key", "value"), 3)
+    ),
+}  # fmt: skip
 
 
 def worker_options(kind: str) -> Sequence[ConfigKey]:
     """The options of all connectors of a kind, `source` or `sink`."""
-    return (*SHARED, *(_SINK if kind == "sink" else _SOURCE), *_OURS)
+    return (*SHARED, *(_SINK if kind == "sink" else _SOURCE), *_OURS, *_OURS_OF[kind])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from headrace.connect.hosting import RunState
 from tests.connect.host.conftest import FOLDER, NUMBERS, OFFSETS, HostUnderTest
@@ -210,3 +211,33 @@ def test_without_tolerance_the_record_is_named(
     assert "refused by the folder" in status.trace.splitlines()[0]
     assert f"of {topic}-" in status.trace.splitlines()[0]
     assert in_folder(tmp_path) == Counter()
+
+
+def test_a_delta_table_has_every_record_once(
+    host: HostUnderTest, topic: str, started: list[str], tmp_path: Path
+) -> None:
+    started += ["rows", "table"]
+    path = tmp_path / "table"
+    host.start("rows", numbers_into(topic, lanes="2", upto="100"))
+    host.start(
+        "table",
+        {
+            **JSON,
+            "connector.class": "DeltaSink",
+            "topics": topic,
+            "table.path": str(path),
+            "value.schema": "lane int, n bigint",
+            "poll.interval.ms": "200",
+        },
+    )
+
+    def rows() -> list[dict[str, Any]]:
+        if not (path / "_delta_log").exists():
+            return []
+        found: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().to_pylist()
+        return found
+
+    found = host.wait(rows, lambda found: len(found) >= 200)
+    assert Counter((row["lane"], row["n"]) for row in found) == numbers(2, 100)
+    assert {row["topic"] for row in found} == {topic}
+    assert len({(row["partition"], row["offset"]) for row in found}) == 200

@@ -259,6 +259,8 @@ OURS_ONLY = {
     "poll.interval.ms",
     "headrace.driver",
     "headrace.batch.max.rows",
+    "key.schema",
+    "value.schema",
     "errors.deadletterqueue.topic.name",
     "errors.deadletterqueue.topic.replication.factor",
     "errors.deadletterqueue.context.headers.enable",

@@ -12,18 +12,17 @@ from typing import Any
 
 from headrace.connect.host.failures import failure_of
 from headrace.connect.host.settings import DriverSettings
-from headrace.connect.host.sink_query import epoch_writer, topic_rows
+from headrace.connect.host.sink_query import epoch_writer, table_rows, topic_rows
 from headrace.connect.host.source_query import source_rows
 from headrace.connect.host.work import ConnectorWork
 from headrace.connect.hosting import ConnectorPlan
-from headrace.connect.plugin import Source
+from headrace.connect.plugin import Connector, Source, TableSink
 from headrace.connect.plugins import Plugins
 from headrace.connect.secrets import SecretSources
 from headrace.pipelines.running import progress
 
 STARTS_AT_ONCE = 2
 """Spark waits only ten seconds for a Python process, so that many starts at once would fail."""
-DEFAULT_INTERVAL_MS = 200
 LOOK_S = 0.25
 
 log = logging.getLogger(__name__)
@@ -48,6 +47,7 @@ class HostedQuery:
     batch: int = -1
     topics: list[str] = field(default_factory=list)
     is_source: bool = False
+    interval_ms: int = Connector.interval_ms
 
     def report(self) -> dict[str, object]:
         return {
@@ -59,14 +59,9 @@ class HostedQuery:
             "lag": self.lag,
             "last_record_at": self.last_record_at,
             "quiet_s": round(time.monotonic() - self.epoch_at, 3),
-            "interval_ms": interval_ms(self.plan.config),
+            "interval_ms": self.interval_ms,
             "topics": self.topics,
         }
-
-
-def interval_ms(config: Mapping[str, str]) -> int:
-    """How often the query looks for new records."""
-    return int(config.get("poll.interval.ms") or DEFAULT_INTERVAL_MS)
 
 
 class Queries:
@@ -142,6 +137,7 @@ class Queries:
         checkpoint = Path(self._settings.folder) / plan.name / str(plan.generation)
         self._make_active()
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
+        hosted.interval_ms = int(plan.config.get("poll.interval.ms") or found.interval_ms)
         if issubclass(found, Source):
             source = work.connector()
             assert isinstance(source, Source)
@@ -153,7 +149,7 @@ class Queries:
         return (
             writer.queryName(plan.name)
             .option("checkpointLocation", str(checkpoint))
-            .trigger(processingTime=f"{interval_ms(plan.config)} milliseconds")
+            .trigger(processingTime=f"{hosted.interval_ms} milliseconds")
             .start()
         )
 
@@ -178,6 +174,10 @@ class Queries:
     def _sink_writer(self, work: ConnectorWork, plan: ConnectorPlan, checkpoint: Path) -> Any:
         is_new = not (checkpoint / "offsets").exists()
         rows = topic_rows(self._spark, work, self._settings, from_group=is_new)
+        sink = work.connector()
+        if isinstance(sink, TableSink):
+            table = table_rows(rows, work, sink)
+            return table.writeStream.format(sink.format).options(**sink.table_options())
         records, write = epoch_writer(rows, work, self._settings, plan.generation)
         return records.writeStream.foreachBatch(write)
 

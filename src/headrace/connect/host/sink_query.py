@@ -12,7 +12,7 @@ from headrace.connect.converters.reading import by_schema, read_records, source_
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.sink_task import RECORD_COLUMNS, RESULT, SinkWork
 from headrace.connect.host.work import ConnectorWork
-from headrace.connect.plugin import Sink
+from headrace.connect.plugin import DEAD_LETTERS, PermanentError, Sink, TableSink
 from headrace.connect.transforms.applying import apply
 from headrace.pipelines.source.options import parse_options
 from headrace.pipelines.source.positions import find_partitions
@@ -110,11 +110,41 @@ def epoch_writer(
     return _changed(read_records(rows, work.config, sink.columns), work), write
 
 
+def table_rows(rows: Any, work: ConnectorWork, sink: TableSink) -> Any:
+    """The records as rows of a table: the fields of the value, and where the record is from."""
+    from pyspark.sql import functions as f
+
+    if any(converter_of(work.config, part).has_declared_schemas for part in PARTS):
+        raise PermanentError(
+            "a table needs records of one schema, and a converter with schemas.enable=true finds "
+            "it in each record: set value.converter.schemas.enable=false and value.schema, or use "
+            "a registry"
+        )
+    records = _changed(read_records(rows, work.config, sink.columns), work)
+    fields = getattr(records.schema["value"].dataType, "names", None)
+    if fields is None:
+        raise PermanentError(
+            "the values have no fields, so that they are no rows of a table: set value.schema "
+            "(such as 'id bigint, name string') for JSON, or use a converter with a schema"
+        )
+    origin = [name for name in ("topic", "partition", "offset") if name not in fields]
+    failed = f.col("_error").isNotNull()
+    if work.config.get("errors.tolerance", "none") == "all":
+        records = records.where(~failed)
+    else:
+        record = f.concat_ws("-", "topic", "partition", "offset")
+        problem = f.concat(f.lit("PermanentError: the record "), record, f.lit(": "), "_error")
+        records = records.withColumn(
+            "value", f.when(failed, f.raise_error(problem)).otherwise(f.col("value"))
+        )
+    return records.where(f.col("value").isNotNull()).select("value.*", *origin)
+
+
 def _changed(records: Any, work: ConnectorWork) -> Any:
     """The records after the transforms; with their original bytes, if dead letters need them."""
     changed = apply(records, work.config)
     wanted = [*RECORD_COLUMNS, "_error", "_stage"]
-    if work.config.get("errors.deadletterqueue.topic.name"):
+    if work.config.get(DEAD_LETTERS):
         wanted.append("_raw")
     return changed.select(*[name for name in wanted if name in changed.columns])
 

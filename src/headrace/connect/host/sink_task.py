@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from headrace.connect.host.dead_letters import DeadLetterTopic, RefusedRecord
 from headrace.connect.host.work import ConnectorWork
-from headrace.connect.plugin import PermanentError, RecordError, Sink, SinkTask
+from headrace.connect.plugin import DEAD_LETTERS, PermanentError, RecordError, Sink, SinkTask
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 RESULT = "written bigint, dead bigint"
@@ -52,7 +52,7 @@ class SinkWork:
         return self.work.config.get("errors.tolerance", "none") == "all"
 
     def _dead_letters(self, task: int) -> Callable[[], DeadLetterTopic] | None:
-        topic = self.work.config.get("errors.deadletterqueue.topic.name")
+        topic = self.work.config.get(DEAD_LETTERS)
         if not topic:
             return None
         return lambda: DeadLetterTopic(topic, self.work.name, task, self.kafka)

@@ -9,7 +9,7 @@ from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.source_reader import OFFSET_COLUMN, StreamWork, data_source_class
 from headrace.connect.host.stored_offsets import source_offsets
 from headrace.connect.host.work import ConnectorWork
-from headrace.connect.plugin import PermanentError, Source, SourceStream
+from headrace.connect.plugin import DEAD_LETTERS, PermanentError, Source, SourceStream
 from headrace.connect.transforms.applying import apply
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _without_errors(records: Any, work: ConnectorWork) -> Any:
 
     failed = f.col("_error").isNotNull()
     topic, value = f.col("topic"), f.col("value")
-    dead = work.config.get("errors.deadletterqueue.topic.name")
+    dead = work.config.get(DEAD_LETTERS)
     if work.config.get("errors.tolerance", "none") != "all":
         problem = f.concat(f.lit("PermanentError: a record of the source: "), f.col("_error"))
         return records, topic, f.when(failed, f.raise_error(problem)).otherwise(value)

@@ -1,0 +1,85 @@
+"""Sinks for Delta and Iceberg tables: Spark's sinks of this project, exactly once."""
+
+import json
+from collections.abc import Mapping
+
+from headrace.connect.plugin import REQUIRED, Option, OptionError, Password, TableSink
+
+_SHARED = (
+    Option(
+        "partition.by", str, "", "Columns by which a new table is partitioned, separated by commas."
+    ),
+)
+
+
+class DeltaSink(TableSink):
+    """Writes records as rows of a Delta table, exactly once."""
+
+    format = "headrace-delta"
+    options = (
+        Option("table.path", str, REQUIRED, "The table's folder or address.", importance="high"),
+        Option(
+            "storage.options", Password, Password("{}"), "Options of the object store, as JSON."
+        ),
+        *_SHARED,
+    )
+    table_path: str
+    storage_options: str
+    partition_by: str
+
+    def table_options(self) -> Mapping[str, str]:
+        storage = _object("storage.options", self.storage_options)
+        return {
+            "path": self.table_path,
+            **{f"storage.{name}": value for name, value in storage.items()},
+            **({"partitionBy": self.partition_by} if self.partition_by else {}),
+        }
+
+
+class IcebergSink(TableSink):
+    """Writes records as rows of an Iceberg table, exactly once."""
+
+    format = "headrace-iceberg"
+    options = (
+        Option("table.name", str, REQUIRED, "The table, as namespace.name.", importance="high"),
+        Option(
+            "warehouse", str, "", "A folder, whose catalog is a SQLite file in it.",
+            importance="high",
+        ),
+        Option("catalog", str, "", "A catalog of PyIceberg's configuration, by name."),
+        Option("catalog.options", Password, Password("{}"), "Properties of a catalog, as JSON."),
+        *_SHARED,
+    )  # fmt: skip
+    table_name: str
+    warehouse: str
+    catalog: str
+    catalog_options: str
+    partition_by: str
+
+    def check(self) -> None:
+        super().check()
+        if not (self.warehouse or self.catalog or _object("catalog.options", self.catalog_options)):
+            raise OptionError("warehouse", "Set one of warehouse, catalog and catalog.options.")
+
+    def table_options(self) -> Mapping[str, str]:
+        catalog = _object("catalog.options", self.catalog_options)
+        named = {
+            "table": self.table_name,
+            "warehouse": self.warehouse,
+            "catalog": self.catalog,
+            "partitionBy": self.partition_by,
+        }
+        return {
+            **{name: value for name, value in named.items() if value},
+            **{f"catalog.{name}": value for name, value in catalog.items()},
+        }
+
+
+def _object(option: str, text: str) -> dict[str, str]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise OptionError(option, f"{option} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise OptionError(option, f'{option}: expected a JSON object such as {{"name": "value"}}')
+    return {str(name): str(value) for name, value in found.items()}
