@@ -40,6 +40,22 @@ COMMANDS = [
     ("spark", "pipelines", "dry-run"),
     ("spark", "pipelines", "run"),
     ("console",),
+    ("connect",),
+    ("connect", "serve"),
+    ("connect", "dev"),
+    ("connect", "list"),
+    ("connect", "plugins"),
+    ("connect", "create"),
+    ("connect", "config"),
+    ("connect", "status"),
+    ("connect", "pause"),
+    ("connect", "resume"),
+    ("connect", "stop"),
+    ("connect", "delete"),
+    ("connect", "restart"),
+    ("connect", "offsets"),
+    ("connect", "test"),
+    ("connect", "adopt"),
     ("registry",),
     ("registry", "serve"),
     ("schemas",),
@@ -217,7 +233,7 @@ def _complete(line: str, bootstrap: str = "127.0.0.1:1") -> str:
 
 
 def test_the_shell_completes_commands_and_options() -> None:
-    assert _complete("headrace con").split() == ["console", "consume", "configs"]
+    assert _complete("headrace con").split() == ["console", "connect", "consume", "configs"]
     assert "--data-dir" in _complete("headrace serve --d")
 
 

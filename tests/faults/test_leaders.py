@@ -47,7 +47,7 @@ def test_a_leader_without_zookeeper_acknowledges_nothing_once_another_leads(
     same_replicas(cluster, "orders")
     assert values(cluster, "orders") == [b"before", b"after"]
     if unsafe is ErrorCode.NONE:
-        assert "cutting orders-0 from" in old.log_file.read_text()
+        assert "truncating orders-0 from" in old.log_file.read_text()
 
 
 def test_a_leader_that_stood_still_acknowledges_nothing_of_what_waited_for_it(
