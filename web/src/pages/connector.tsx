@@ -10,6 +10,7 @@ import { Table, byNumber, byText } from "../components/table";
 import { count } from "../numbers";
 import { Link, navigate, path } from "../router";
 import { mayChange } from "../session";
+import { timeText } from "../time";
 import { shortClass, type ConnectorRow, type Task } from "./connectors";
 import { EditConnector } from "./connector_form";
 
@@ -120,6 +121,11 @@ const PROGRESS: Record<string, string> = {
   next_try_at: "Next try",
 };
 
+function progressText(name: string, value: string | null): string {
+  if (value === null || !/^\d+$/.test(value)) return value ?? "";
+  return name.endsWith("_at") ? timeText(Number(value)) : count(value);
+}
+
 function Facts({ data }: { data: ConnectorInfo }): JSX.Element {
   const progress = Object.entries(data.progress).filter(([, value]) => value !== null);
   return (
@@ -147,7 +153,7 @@ function Facts({ data }: { data: ConnectorInfo }): JSX.Element {
         {progress.map(([name, value]) => (
           <>
             <dt>{PROGRESS[name] ?? name}</dt>
-            <dd>{/^\d+$/.test(value ?? "") ? count(value) : value}</dd>
+            <dd>{progressText(name, value)}</dd>
           </>
         ))}
       </dl>
