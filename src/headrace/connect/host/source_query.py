@@ -24,6 +24,8 @@ def source_rows(
     """The records of all streams of a source, as the topic sink takes them."""
     source = work.connector()
     assert isinstance(source, Source)
+    if work.config.get(DEAD_LETTERS):
+        raise PermanentError(f"sources have no dead letters yet; remove {DEAD_LETTERS}")
     streams = source.streams()
     topics = [stream.topic for stream in streams]
     if len(set(topics)) < len(topics):
@@ -95,15 +97,12 @@ def _with_offsets(records: Any, work: ConnectorWork, settings: DriverSettings) -
 
 
 def _without_errors(records: Any, work: ConnectorWork) -> Any:
-    """Records that cannot be converted go to the dead letters, or fail the query."""
+    """Records that cannot be converted are left out, or fail the query."""
     from pyspark.sql import functions as f
 
     failed = f.col("_error").isNotNull()
     topic, value = f.col("topic"), f.col("value")
-    dead = work.config.get(DEAD_LETTERS)
     if work.config.get("errors.tolerance", "none") != "all":
         problem = f.concat(f.lit("PermanentError: a record of the source: "), f.col("_error"))
         return records, topic, f.when(failed, f.raise_error(problem)).otherwise(value)
-    if not dead:
-        return records.where(~failed), topic, value
-    return records, f.when(failed, f.lit(dead)).otherwise(topic), value
+    return records.where(~failed), topic, value

@@ -32,7 +32,7 @@ class ConnectorWork:
         return found
 
 
-def partition_key(partition: SourcePartition) -> str:
+def partition_key(partition: Mapping[str, object]) -> str:
     """A partition as a text that is equal for equal partitions."""
     return json.dumps(partition, sort_keys=True, separators=(",", ":"))
 
