@@ -368,7 +368,7 @@ def test_without_the_package_cryptography_init_says_what_to_install(tmp_path: Pa
     (tmp_path / "cryptography.py").write_text("raise ModuleNotFoundError(name='cryptography')")
     done = subprocess.run(
         command("security", "init"), cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 1
     assert "pip install 'headrace[security]'" in done.stderr

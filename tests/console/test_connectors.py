@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -124,7 +125,10 @@ def test_a_hidden_secret_is_stored_unchanged(
     assert answer.status_code == 200, answer.text
 
     def stored() -> bool:
-        found = connect.get(f"/connectors/{topic}/config")
+        try:
+            found = connect.get(f"/connectors/{topic}/config")
+        except HTTPError:  # Kafka's worker sometimes answers 500 just after a change.
+            return False
         return found.get("batch.size") == "9" and SECRET in found.values()
 
     wait_for(stored)

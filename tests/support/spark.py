@@ -41,9 +41,8 @@ def local_spark(
     # Workers would be another Python, and would not see the source tree.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        dict.fromkeys([str(ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    )
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(ROOT / "src"), *inherited]))
     if home := spark_home.without_zips(os.environ):
         os.environ["SPARK_HOME"] = str(home)
     builder = SparkSession.builder.master("local[2]").appName("headrace-tests")

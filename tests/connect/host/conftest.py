@@ -124,7 +124,8 @@ def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: numbers\nVersion: 1.0\n")
     rows = "".join(f"{name} = {MODULE}:{name}\n" for name in ("Numbers", "Folder"))
     (described / "entry_points.txt").write_text(f"[headrace.connectors]\n{rows}")
-    path = os.pathsep.join([str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    path = os.pathsep.join([str(folder), str(ROOT), *inherited])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
         yield

@@ -88,8 +88,8 @@ class OffsetState:
             of_connector[change.identity] = change
 
     def of(self, connector: str) -> list[SourceOffsetChange]:
-        """The partitions of a connector with their offsets."""
-        return list(self._offsets.get(connector, {}).values())
+        """The partitions of a connector with their offsets, in the order of their JSON."""
+        return [change for _, change in sorted(self._offsets.get(connector, {}).items())]
 
 
 class TopicState:
