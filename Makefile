@@ -49,7 +49,7 @@ check: lint ## lint, types and the tests that start no process and are not slow:
 	$(BIN)/python -m pytest --fast -q -n 2 $(PYTEST_ARGS)
 
 test: dev tools $(VENV)/.console $(VENV)/.spark-classes lint ## install everything the tests need and run them all
-	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	@scripts/test $(WORKERS) $(PYTEST_ARGS)
 
 endurance: dev tools ## repeat the tests of faults hundreds of times (hours); `make test` has a few of each
 	$(BIN)/python -m pytest --endurance $(PYTEST_ARGS)

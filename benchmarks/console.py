@@ -1,4 +1,4 @@
-"""The budgets of the console: start, memory, a live tail, searches and a long list of topics.
+"""The budgets of the console: start, memory, a live tail, searches, a long list, a browser.
 
 `python -m benchmarks.console` prints a table and then the same figures as JSON; `--write` puts them
 into RESULTS.md. Memory and CPU time are those of the console's process. A search runs in a child
@@ -13,14 +13,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import httpx
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks import report
+from benchmarks import console_browser, report
+from benchmarks.console_figure import Figure
 from benchmarks.processes import BUSY_CORES, TICKS_PER_S, busy_cores, cpu_seconds, resident_mb
 from headrace.testing.running import RunningBroker
 from tests.support.headrace_console import HeadraceConsole
@@ -33,22 +35,6 @@ TAIL_SECONDS = 10.0
 SEARCHED_RECORDS = 500_000
 LISTED_TOPICS = 1_000
 LISTS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number and the budget it has."""
-
-    title: str
-    value: float
-    unit: str
-    budget: float
-    most: bool = True
-    """Whether the budget is the largest good value; otherwise it is the smallest."""
-
-    @property
-    def holds(self) -> bool:
-        return self.value <= self.budget if self.most else self.value >= self.budget
 
 
 def starts(bootstrap: str, folder: Path) -> Iterator[Figure]:
@@ -186,7 +172,11 @@ def measured(folder: Path) -> Iterator[Figure]:
             with HeadraceConsole(bootstrap, folder) as console:
                 yield from rows(console, topic)
         with HeadraceConsole(bootstrap, folder) as console:
+            produce = partial(_produce_at_rate, bootstrap, "followed")
+            yield from console_browser.tail_in_browser(console, "followed", TAIL_RATE, produce)
+        with HeadraceConsole(bootstrap, folder) as console:
             yield from topic_lists(console)
+            yield from console_browser.first_paints(console)
 
 
 def table(busy: float, figures: Sequence[Figure]) -> list[str]:
@@ -207,7 +197,8 @@ def markdown() -> list[str]:
         "",
         "## The console",
         "",
-        "`headrace console` and its budgets: start, memory, a live tail, searches and a long list.",
+        "`headrace console` and its budgets: start, memory, a live tail, searches, a long list and",
+        "what Debian's Chromium spends on a tail.",
         "Take the figures on a quiet machine: `python -m benchmarks.console --write`. With more",
         f"than {BUSY_CORES} cores busy, the table has no verdicts. The weight of the pages",
         "is checked in `tests/console/test_weight.py`.",
