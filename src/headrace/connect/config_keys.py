@@ -54,7 +54,9 @@ class ConfigKey:
             "width": self.width,
             "display_name": self.display_name or self.name,
             "dependents": [],
+            # Kafka Connect before 4.2 writes the first name, later ones the second.
             "order": self.order,
+            "order_in_group": self.order,
         }
 
     def prefixed(self, prefix: str, group: str, order: int) -> "ConfigKey":

@@ -251,6 +251,10 @@ def infos(http: httpx.Client, plugin: str, config: dict[str, str]) -> dict[str, 
             continue
         value.pop("recommended_values")
         definition.pop("documentation")
+        # Ours has both names.
+        if "order" not in definition or "order_in_group" not in definition:
+            order = definition.get("order", definition.get("order_in_group"))
+            definition |= {"order": order, "order_in_group": order}
         found[value["name"]] = (value, definition)
     return found
 
