@@ -139,16 +139,22 @@ def test_live_configs_of_all_brokers_and_of_one(broker: OneBroker) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ssl.keystore.location", "listener.name.ssl.ssl.keystore.location"]
+    ("where", "name", "sentence"),
+    [
+        ("1", "ssl.keystore.location", "only per-listener using the listener prefix"),
+        ("", "listener.name.ssl.ssl.keystore.location", "broker id must be specified"),
+        ("1", "listener.name.ssl.ssl.client.auth", "Cannot update these configs dynamically"),
+        ("1", "listener.name.ssl.no.such", "no such broker setting"),
+    ],
 )
-def test_another_file_for_a_certificate_is_refused_with_advice(
-    broker: OneBroker, name: str
+def test_certificates_are_altered_for_a_listener_of_one_broker_only(
+    broker: OneBroker, where: str, name: str, sentence: str
 ) -> None:
-    changes = (ConfigChange(name, Operation.SET, "/new.pem"),)
-    (error,) = broker.metadata.alter_configs([Alteration("broker", "1", changes)])
+    changes = (ConfigChange(name, Operation.SET, "none"),)
+    (error,) = broker.metadata.alter_configs([Alteration("broker", where, changes)])
     assert error is not None
     assert error.code == ErrorCode.INVALID_REQUEST
-    assert "To renew a certificate, replace the file" in str(error)
+    assert sentence in str(error)
 
 
 @pytest.mark.parametrize(

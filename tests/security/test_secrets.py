@@ -13,11 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from headrace.client.cluster import Cluster
+from headrace.client.config import client_config
+from headrace.client.configs import alter_configs
+from headrace.errors import KafkaError
+from headrace.settings.files import read_properties
+from headrace.types import ConfigResourceType
 from tests.cli.conftest import Result, command, execute
 from tests.security.initialized import InitializedBroker
 
 ALICE = "pl4nted-secret-of-alice"
 WRONG = "pl4nted-but-wr0ng"
+STORE = "pl4nted-in-a-dyn4mic-config"
 KEY_LINE = 40
 """So many characters of a private key are a part of it and nothing else."""
 
@@ -102,6 +109,23 @@ def secrets_of(folder: Path) -> dict[str, str]:
     return found
 
 
+def alter_store(written: Written) -> None:
+    """Give a running broker a password of its key store, and another time a wrong store."""
+    file = written.broker.folder / "admin.properties"
+    properties = {name: value for _, name, value in read_properties(file.read_text())}
+    prefix = "listener.name.sasl_ssl.ssl.key"
+    with Cluster(client_config(properties)) as cluster:
+        for name, value in (("location", "/none.p12"), ("type", "PEM")):
+            changes = {f"{prefix}.password": STORE, f"{prefix}store.{name}": value}
+            try:
+                alter_configs(cluster, ConfigResourceType.BROKER, "1", changes)
+                accepted = True
+            except KafkaError as error:
+                accepted = False
+                written.texts[name] = str(error)
+            assert accepted == (name == "type")
+
+
 def forms(secret: str) -> list[bytes]:
     """A secret as it is, and as base64, whose middle is the same wherever it begins."""
     encoded = [base64.b64encode(b"x" * shift + secret.encode())[4:-4] for shift in range(3)]
@@ -129,6 +153,7 @@ def test_no_secret_is_written_anywhere(written: Written, tmp_path: Path) -> None
     for url in (f"{written.registry_url}/subjects", written.metrics):
         with pytest.raises(urllib.error.HTTPError, match="401"):
             written.http(url, password=WRONG)
+    alter_store(written)
     assert run("produce", "orders", "--create", stdin=b"x\n").code == 0
     assert run("configs", "describe", "broker", "1", "--all", "--json").code == 0
     assert run("users", "list", "--json").code == 0
@@ -149,7 +174,12 @@ def test_no_secret_is_written_anywhere(written: Written, tmp_path: Path) -> None
         if file.is_file():
             found[str(file)] = file.read_bytes()
 
-    secrets = {**secrets_of(written.broker.folder), "alice": ALICE, "wrong": WRONG}
+    secrets = {**secrets_of(written.broker.folder), "alice": ALICE, "wrong": WRONG, "store": STORE}
+    # Dynamic configs are stored as they are, as in Kafka.
+    stored = [where for where, data in found.items() if STORE.encode() in data]
+    assert stored
+    assert all("metadata.sqlite" in where for where in stored)
+    del secrets["store"]
     leaks = [
         f"the secret of {name} is in {where}"
         for where, data in found.items()

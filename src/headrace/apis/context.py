@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.coordination.group_runtime import GroupCoordinator
     from headrace.coordination.transaction_runtime import TransactionCoordinator
     from headrace.errors import KafkaError
+    from headrace.security.listener_certificates import ListenerCertificates
     from headrace.wire.fast import FetchRequest
     from headrace.wire.steps import Steps
 
@@ -46,6 +47,8 @@ class Services:
     guard: Guard | None = None
     """Authorizes clients; None without an authorizer."""
     audit: Audit = field(default_factory=Audit)
+    certificates: ListenerCertificates | None = None
+    """The certificates of this broker's listeners; None without TLS."""
     slices: Slices = field(init=False)
     """Shares the event loop between requests that take long."""
     errors: RequestErrors = field(default_factory=RequestErrors, init=False)

@@ -105,6 +105,7 @@ class Server:
         )
         this = self._this_broker(node)
         self.parts = build(settings, self.directories, this, surroundings)
+        self._use_dynamic_certificates(node)
         if file := os.environ.get(ADMIN_PASSWORD_FILE):
             from headrace.broker.first_admin import make_first_admin
 
@@ -170,6 +171,17 @@ class Server:
         if others:
             check_login(acceptor.listener, self._settings)
         return make_connect(acceptor.listener, acceptor.tls, self._settings)
+
+    def _use_dynamic_certificates(self, node: int) -> None:
+        """Use the certificates that the stored configs of this broker name."""
+        with_tls = [one.tls for one in self._acceptors if one.tls is not None]
+        if not with_tls:
+            return
+        from headrace.security.listener_certificates import ListenerCertificates
+
+        certificates = ListenerCertificates(self._settings, with_tls)
+        certificates.use(self.parts.metadata.image.broker_configs.get(str(node), {}))
+        self.parts.services.certificates = certificates
 
     def _make_logins(self) -> "Logins | None":
         """The logins of this broker's listeners; None if no listener requires one."""

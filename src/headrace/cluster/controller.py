@@ -26,6 +26,9 @@ from headrace.settings import (
     check_group_configs,
     check_topic_configs,
 )
+from headrace.settings.listeners import LISTENER_PREFIX
+from headrace.settings.resolve import listener_row
+from headrace.settings.security_table import DYNAMIC_PER_LISTENER
 from headrace.settings.setting import format_value
 from headrace.types import BrokerId
 
@@ -229,17 +232,7 @@ def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
             check_broker_config(name, value)
     except SettingError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-    fixed = [name for name in configs if name not in TABLE or not TABLE[name].live]
-    if fixed:
-        advice = "set them in the broker's settings and restart"
-        if all("ssl." in name for name in fixed):
-            advice += (
-                ". To renew a certificate, replace the file: the broker reads it within seconds"
-            )
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: Set({', '.join(fixed)}); {advice}",
-        )
+    _check_dynamic(configs, of_one=bool(alteration.name))
     if alteration.name and _MIN_ISR in configs:
         # The controller uses one value for the whole cluster to decide which leaders are eligible.
         raise KafkaError(
@@ -247,6 +240,38 @@ def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
             f"Broker-level {_MIN_ISR} cannot be altered; set it for all brokers or for a topic",
         )
     return configs
+
+
+def _check_dynamic(configs: Iterable[str], *, of_one: bool) -> None:
+    """INVALID_REQUEST if one of these configs cannot be altered for one broker, or for all."""
+    of_listeners = [name for name in configs if name.startswith(LISTENER_PREFIX)]
+    fixed = [name for name in configs if not _is_dynamic(name)]
+    if fixed:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: Set({', '.join(fixed)}); "
+            "set them in the broker's settings and restart",
+        )
+    if bare := [name for name in configs if name in DYNAMIC_PER_LISTENER]:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the "
+            f"listener prefix: Set({', '.join(bare)}); use {LISTENER_PREFIX}NAME.{bare[0]}",
+        )
+    if of_listeners and not of_one:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"Set({', '.join(of_listeners)})",
+        )
+
+
+def _is_dynamic(name: str) -> bool:
+    """Whether a running broker can use another value of this config."""
+    if not name.startswith(LISTENER_PREFIX):
+        return name in TABLE and TABLE[name].live
+    row = listener_row(name)
+    return row is not None and row.name in DYNAMIC_PER_LISTENER
 
 
 def _alter_group(image: Image, alteration: Alteration) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 
 from headrace.clock import Clock
-from headrace.cluster.image import Image, Topic
+from headrace.cluster.image import CLUSTER_DEFAULT, Image, Topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory
@@ -163,10 +163,9 @@ class Replicas:
         return any(one.replicas > 1 for one in known)
 
     def _use_broker_configs(self, image: Image) -> None:
-        changes: dict[str, str | None] = {}
-        changes.update(image.broker_configs.get("", {}))
-        changes.update(image.broker_configs.get(str(self.node_id), {}))
-        self.settings_now = self._settings.replace(changes)
+        of_all = image.broker_configs.get(CLUSTER_DEFAULT, {})
+        own = image.broker_configs.get(str(self.node_id), {})
+        self.settings_now = self._settings.with_dynamic({**of_all, **own})
         now = self.settings_now
         self.directories.threads = now.integer("num.recovery.threads.per.data.dir")
         self.max_decompressed_bytes = now.integer("headrace.max.decompressed.bytes")

@@ -12,14 +12,22 @@ import os
 import ssl
 import stat
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from headrace.errors import SettingError
-from headrace.security.key_stores import KeyStore, load_key_store, load_trusted, stamps
+from headrace.security.key_stores import (
+    FileStamp,
+    KeyStore,
+    load_key_store,
+    load_trusted,
+    stamps,
+)
 from headrace.security.principals import PrincipalRules
 from headrace.security.x509 import Certificate
 from headrace.settings import Settings
 from headrace.settings.listeners import LISTENER_PREFIX, Listener
+from headrace.settings.security_table import DYNAMIC_PER_LISTENER
 from headrace.settings.setting import SettingValues
 from headrace.types import Address
 
@@ -46,8 +54,21 @@ _CLIENT_AUTH = {
 }
 _MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 """OpenSSL's errors for a key that does not belong to the certificate."""
+_HANDSHAKE_TURNS = 4
+"""More than the messages that either side of a handshake waits for."""
 _WARN_DAYS = 30
 _DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What was read from the files and values of some settings."""
+
+    settings: SettingValues
+    stamps: tuple[FileStamp, ...]
+    keys: KeyStore
+    trusted: bytes | None
+    server: ssl.SSLContext
 
 
 class ServerTls:
@@ -65,20 +86,22 @@ class ServerTls:
         `owner` names the server in messages; `client_auth` is one of none, requested, required.
         """
         self._owner = owner
-        self._settings = settings
         self._client_auth = client_auth
         self._advertised = advertised
         self.rules = PrincipalRules(settings.text("ssl.principal.mapping.rules"))
-        self._stamps = stamps(settings)
         self._warn_from = 0.0
-        keys, trusted, server = self._load()
-        self._check_host(keys.chain[0])
-        self._keys, self._trusted = keys, trusted
-        self.server: ssl.SSLContext = server
-        """The context for clients of this server."""
-        self._client: ssl.SSLContext | None = None
+        loaded = self._load(settings)
+        self._check_host(loaded)
+        self._use(loaded)
         self._warn_of_expiry()
         self._warn_of_readers()
+
+    def _use(self, loaded: _Loaded) -> None:
+        self._settings, self._stamps = loaded.settings, loaded.stamps
+        self._keys, self._trusted = loaded.keys, loaded.trusted
+        self.server: ssl.SSLContext = loaded.server
+        """The context for clients of this server."""
+        self._client: ssl.SSLContext | None = None
 
     @property
     def certificate(self) -> Certificate:
@@ -114,25 +137,30 @@ class ServerTls:
             return
         self._stamps = found
         try:
-            keys, trusted, server = self._load()
-            self._check_successor(keys.chain[0])
-            self._check_host(keys.chain[0])
+            loaded = self._load_successor(self._settings)
         except (SettingError, OSError, ValueError) as error:
-            logger.error(
-                "%s keeps its certificate of %s: %s",
-                self._owner, self.certificate.distinguished_name, error,
-                extra={"fields": {"event": "certificate_refused"}},
-            )  # fmt: skip
+            self._log_refused(error)
             return
-        self._keys, self._trusted, self.server, self._client = keys, trusted, server, None
+        self._renew_with(loaded)
+
+    def _renew_with(self, loaded: _Loaded) -> None:
+        self._use(loaded)
         logger.info(
             "%s uses a certificate of %s, valid until %s",
             self._owner, self.certificate.distinguished_name, self.certificate.not_after,
             extra={"fields": {"event": "certificate_renewed"}},
         )  # fmt: skip
 
-    def _load(self) -> tuple[KeyStore, bytes | None, ssl.SSLContext]:
-        keys = load_key_store(self._settings)
+    def _log_refused(self, error: Exception) -> None:
+        logger.error(
+            "%s keeps its certificate of %s: %s",
+            self._owner, self.certificate.distinguished_name, error,
+            extra={"fields": {"event": "certificate_refused"}},
+        )  # fmt: skip
+
+    def _load(self, settings: SettingValues) -> _Loaded:
+        found = stamps(settings)
+        keys = load_key_store(settings)
         if keys is None:
             raise SettingError(
                 f"{self._owner} has no certificate; set ssl.keystore.location to a PEM file with "
@@ -145,12 +173,20 @@ class ServerTls:
                     f"{keys.origin}: the certificate of {certificate.distinguished_name} is valid "
                     f"from {certificate.not_before} to {certificate.not_after} only"
                 )
-        trusted = load_trusted(self._settings)
-        return keys, trusted, _server_context(self._settings, keys, trusted, self._client_auth)
+        trusted = load_trusted(settings)
+        server = _server_context(settings, keys, trusted, self._client_auth)
+        return _Loaded(settings, found, keys, trusted, server)
 
-    def _check_host(self, own: Certificate) -> None:
+    def _load_successor(self, settings: SettingValues) -> _Loaded:
+        """Load certificates that can replace the present ones; SettingError if they cannot."""
+        loaded = self._load(settings)
+        self._check_successor(loaded.keys.chain[0])
+        self._check_host(loaded)
+        return loaded
+
+    def _check_host(self, loaded: _Loaded) -> None:
         """SettingError if the certificate lacks the advertised host, which clients check."""
-        advertised = self._advertised
+        advertised, own = self._advertised, loaded.keys.chain[0]
         if advertised is None or own.names(advertised.host):
             return
         text = (
@@ -159,12 +195,12 @@ class ServerTls:
             f"one of these names, or get a certificate with {advertised.host} among its subject "
             "alternative names"
         )
-        if self._settings.text("ssl.endpoint.identification.algorithm"):
+        if loaded.settings.text("ssl.endpoint.identification.algorithm"):
             raise SettingError(text)
         logger.warning("%s", text)
 
     def _check_successor(self, new: Certificate) -> None:
-        """ValueError unless the new certificate is for the same broker, as in Kafka."""
+        """SettingError unless the new certificate is for the same broker, as in Kafka."""
         old = self.certificate
         if (
             new.distinguished_name.lower() != old.distinguished_name.lower()
@@ -219,6 +255,58 @@ class ListenerTls(ServerTls):
             name = f"{LISTENER_PREFIX}{listener.name.lower()}.ssl.client.auth"
             client_auth = settings.explicit.get(name, "none").strip()
         super().__init__(f"listener {listener.name}", own, client_auth, listener.advertised)
+        self.listener = listener.name
+        self._is_inter_broker = listener.name == settings.listeners.inter_broker_name
+
+    def check(self, settings: Settings, *, always: bool = False) -> None:
+        """SettingError if the certificates of these settings cannot replace the present ones.
+
+        Settings of the same certificates are checked only if `always`.
+        """
+        own = settings.for_listener(self.listener)
+        if always or self._differs(own):
+            self._load_successor(own)
+
+    def alter(self, settings: Settings) -> None:
+        """Use the certificates of these settings; keep the present ones if they are not valid."""
+        own = settings.for_listener(self.listener)
+        if not self._differs(own) and stamps(own) == self._stamps:
+            return
+        try:
+            loaded = self._load_successor(own)
+        except (SettingError, OSError, ValueError) as error:
+            self._log_refused(error)
+            return
+        self._renew_with(loaded)
+
+    def _differs(self, settings: Settings) -> bool:
+        return any(
+            settings.text(name) != self._settings.text(name) for name in DYNAMIC_PER_LISTENER
+        )
+
+    def _load_successor(self, settings: SettingValues) -> _Loaded:
+        loaded = super()._load_successor(settings)
+        if self._is_inter_broker:
+            self._check_peers(loaded)
+        return loaded
+
+    def _check_peers(self, loaded: _Loaded) -> None:
+        """SettingError if brokers with the old and the new certificates would not connect.
+
+        Kafka has this check too. It is skipped if brokers with the present certificates do not
+        connect to each other either, as on a single broker whose trust store is for clients.
+        """
+        client = _client_context(loaded.settings, loaded.keys, loaded.trusted)
+        pairs = (self.server, client), (loaded.server, self.client)
+        if _handshake_error(self.server, self.client):
+            return
+        for server, of_peer in pairs:
+            if error := _handshake_error(server, of_peer):
+                raise SettingError(
+                    f"{loaded.keys.origin}: brokers with the present certificate and brokers with "
+                    f"the new one would not connect to each other ({error}). Trust both "
+                    "authorities in ssl.truststore first"
+                )
 
 
 class ClientTls:
@@ -245,6 +333,26 @@ class ClientTls:
     def _load(self) -> ssl.SSLContext:
         keys, trusted = load_key_store(self._settings), load_trusted(self._settings)
         return _client_context(self._settings, keys, trusted)
+
+
+def _handshake_error(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
+    """Why a handshake of these two fails, empty if it succeeds; host names are not checked."""
+    checks_host, client.check_hostname = client.check_hostname, False
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        of_client = client.wrap_bio(to_client, to_server)
+        of_server = server.wrap_bio(to_server, to_client, server_side=True)
+        for _ in range(_HANDSHAKE_TURNS):
+            for side in (of_client, of_server):
+                try:
+                    side.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+        return ""
+    except ssl.SSLError as error:
+        return error.reason or str(error)
+    finally:
+        client.check_hostname = checks_host
 
 
 def _now() -> datetime:

@@ -7,7 +7,7 @@ from headrace.settings.client_metrics_table import CLIENT_METRICS_TABLE
 from headrace.settings.group_table import GROUP_TABLE
 from headrace.settings.ignored import ignored_names
 from headrace.settings.protection import refused_names
-from headrace.settings.security_table import SECURITY_ROWS
+from headrace.settings.security_table import DYNAMIC_PER_LISTENER, SECURITY_ROWS
 from headrace.settings.service_table import CONNECT_TABLE, CONSOLE_TABLE, REGISTRY_TABLE
 from headrace.settings.setting import INT_MAX, LONG_MAX, Setting, Type, format_value
 from headrace.settings.table import TABLE
@@ -41,8 +41,9 @@ Headrace's settings have Kafka's names, types and defaults (those of Kafka 4.1);
 differs, the row has both. Give them in a Java properties file such as Kafka's own
 `server.properties`, in TOML, or one by one as `name=value`. An unknown name is an error.
 
-**Live** settings can be changed while the broker runs (`kafka-configs --alter`). Rows marked
-*no effect in this version* are accepted, so that a file written for Kafka loads; the broker
+**Live** settings can be changed while the broker runs (`kafka-configs --alter`); those marked *per
+listener* for one broker and one of its listeners, as `listener.name.<listener>.<setting>`. Rows
+marked *no effect in this version* are accepted, so that a file written for Kafka loads; the broker
 lists those that were given when it starts.
 `listener.name.<listener>.<setting>` gives a setting for one listener only.
 
@@ -116,6 +117,8 @@ def _table(rows: Iterable[Setting]) -> list[str]:
 
 def _line(row: Setting) -> str:
     live = "yes" if row.live else "no"
+    if row.live and row.name in DYNAMIC_PER_LISTENER:
+        live = "per listener"
     values = row.check.expected if row.check else ""
     kind = row.type.name.lower()
     return f"| `{row.name}` | {kind} | {_default(row)} | {values} | {live} | {_doc(row)} |"

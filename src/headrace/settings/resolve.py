@@ -54,8 +54,8 @@ class Settings:
     def _is_unused(self, name: str) -> bool:
         if not name.startswith(LISTENER_PREFIX):
             return name in TABLE and TABLE[name].inert
-        row = _listener_row(name)
-        listener = name[len(LISTENER_PREFIX) :].partition(".")[0]
+        row = listener_row(name)
+        listener = listener_of(name)
         with_tls = any(one.name.lower() == listener and one.tls for one in self.listeners.all)
         # Only settings of TLS and logins are read for single listeners.
         return row is not None and (
@@ -83,6 +83,20 @@ class Settings:
             else:
                 given[name] = text
         return Settings.parse(given)
+
+    def with_dynamic(self, configs: Mapping[str, str]) -> "Settings":
+        """Settings with the dynamic configs of a running broker.
+
+        Configs of a listener that this broker no longer has are left out.
+        """
+        known = {one.name.lower() for one in self.listeners.all}
+        return self.replace(
+            {
+                name: text
+                for name, text in configs.items()
+                if not name.startswith(LISTENER_PREFIX) or listener_of(name) in known
+            }
+        )
 
     def for_listener(self, listener: str) -> "Settings":
         """The settings of one listener: those with its prefix override the others."""
@@ -191,7 +205,7 @@ def check_broker_config(name: str, text: str) -> Setting | None:
     """
     row = TABLE.get(name)
     if row is None and name.startswith(LISTENER_PREFIX):
-        row = _listener_row(name)
+        row = listener_row(name)
     if row is not None:
         parse_value(row, text)
     elif not why_ignored(name) and not why_refused(name):
@@ -239,7 +253,7 @@ def _check_listener_names(explicit: Iterable[str], listeners: Listeners) -> None
     known = {*(one.name.lower() for one in listeners.all), *listeners.controllers}
     for name in explicit:
         if name.startswith(LISTENER_PREFIX):
-            listener = name[len(LISTENER_PREFIX) :].partition(".")[0]
+            listener = listener_of(name)
             if listener not in known:
                 raise SettingError(
                     f"{name}: there is no listener {listener.upper()}; listeners has "
@@ -247,7 +261,12 @@ def _check_listener_names(explicit: Iterable[str], listeners: Listeners) -> None
                 )
 
 
-def _listener_row(name: str) -> Setting | None:
+def listener_of(name: str) -> str:
+    """The listener that a setting `listener.name.<listener>.<setting>` is for."""
+    return name[len(LISTENER_PREFIX) :].partition(".")[0]
+
+
+def listener_row(name: str) -> Setting | None:
     """The setting that `listener.name.<listener>.<setting>` gives for one listener only."""
     suffix = name[len(LISTENER_PREFIX) :].partition(".")[2]
     row = TABLE.get(suffix)

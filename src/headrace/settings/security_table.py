@@ -16,6 +16,11 @@ def _row(name: str, kind: Type, default: Value, check: Check | None, doc: str) -
     return Setting(name, kind, default, doc, check)
 
 
+def _per_listener(name: str, kind: Type, doc: str) -> Setting:
+    """A setting that a running broker alters for single listeners."""
+    return Setting(name, kind, None, doc, live=True)
+
+
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -104,25 +109,25 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          "For tests only: accept unsigned tokens (alg=none), with which a client can be any user."),
     _row("headrace.sasl.oauthbearer.without.tls", Type.BOOLEAN, False, None,
          "Allow OAUTHBEARER on listeners without TLS, where tokens can be intercepted."),
-    _row("ssl.keystore.location", Type.STRING, None, None,
-         "File with the server's private key and certificates."),
+    _per_listener("ssl.keystore.location", Type.STRING,
+                  "File with the server's private key and certificates."),
     Setting("ssl.keystore.type", Type.STRING, "PEM",
             "Form of the key file; Headrace reads PEM and PKCS12.", one_of("PEM", "JKS", "PKCS12"),
-            kafka_default="JKS"),
-    _row("ssl.keystore.password", Type.PASSWORD, None, None, "Password of the key file."),
-    _row("ssl.keystore.key", Type.PASSWORD, None, None,
-         "The server's private key itself, as PEM text."),
-    _row("ssl.keystore.certificate.chain", Type.PASSWORD, None, None,
-         "The server's certificates themselves, as PEM text."),
-    _row("ssl.key.password", Type.PASSWORD, None, None, "Password of the private key."),
-    _row("ssl.truststore.location", Type.STRING, None, None,
-         "File with the authorities whose certificates are trusted."),
+            live=True, kafka_default="JKS"),
+    _per_listener("ssl.keystore.password", Type.PASSWORD, "Password of the key file."),
+    _per_listener("ssl.keystore.key", Type.PASSWORD,
+                  "The server's private key itself, as PEM text."),
+    _per_listener("ssl.keystore.certificate.chain", Type.PASSWORD,
+                  "The server's certificates themselves, as PEM text."),
+    _per_listener("ssl.key.password", Type.PASSWORD, "Password of the private key."),
+    _per_listener("ssl.truststore.location", Type.STRING,
+                  "File with the authorities whose certificates are trusted."),
     Setting("ssl.truststore.type", Type.STRING, "PEM",
             "Form of that file; Headrace reads PEM and PKCS12.", one_of("PEM", "JKS", "PKCS12"),
-            kafka_default="JKS"),
-    _row("ssl.truststore.password", Type.PASSWORD, None, None, "Password of that file."),
-    _row("ssl.truststore.certificates", Type.PASSWORD, None, None,
-         "Those authorities themselves, as PEM text."),
+            live=True, kafka_default="JKS"),
+    _per_listener("ssl.truststore.password", Type.PASSWORD, "Password of that file."),
+    _per_listener("ssl.truststore.certificates", Type.PASSWORD,
+                  "Those authorities themselves, as PEM text."),
     _row("ssl.client.auth", Type.STRING, "none", one_of("none", "requested", "required"),
          "Whether clients must have a certificate."),
     _row("ssl.enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"),
@@ -172,3 +177,6 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          "Allow other host names in a renewed certificate."),
 )
 # fmt: on
+
+DYNAMIC_PER_LISTENER = frozenset(row.name for row in SECURITY_ROWS if row.live)
+"""What a running broker alters for one listener, under the name listener.name.LISTENER.SETTING."""

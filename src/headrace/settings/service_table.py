@@ -45,7 +45,7 @@ def _row(name: str, kind: Type, default: Value, check: Check | None, doc: str) -
 
 # fmt: off
 _TLS = (
-    *(row._replace(scope="service", kafka_default=None) for row in SECURITY_ROWS
+    *(row._replace(scope="service", kafka_default=None, live=False) for row in SECURITY_ROWS
       if row.name.startswith("ssl.") and row.name not in _NO_TLS_ROWS),
     _row("ssl.client.authentication", Type.STRING, "NONE", one_of("NONE", "REQUESTED", "REQUIRED"),
          "Whether clients must show a certificate that an authority of the trust store issued."),

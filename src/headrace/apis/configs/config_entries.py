@@ -23,6 +23,8 @@ from headrace.settings import (
     format_value,
     group_value,
 )
+from headrace.settings.listeners import LISTENER_PREFIX
+from headrace.settings.resolve import listener_row
 from headrace.settings.setting import parse_value
 
 INTERNAL_PREFIX = "internal."
@@ -79,7 +81,7 @@ class BrokerConfigs:
         live = services.metadata.image.broker_configs
         own, of_all = live.get(str(services.node_id), {}), live.get(CLUSTER_DEFAULT, {})
         static = services.settings
-        now = static.replace({**of_all, **own}) if own or of_all else static
+        now = static.with_dynamic({**of_all, **own}) if own or of_all else static
         return cls(own, of_all, static.explicit, now)
 
     def synonyms(self, names: Iterable[str]) -> Iterator[ConfigSynonym]:
@@ -94,7 +96,7 @@ class BrokerConfigs:
                 if name in given:
                     yield ConfigSynonym(name, given[name], source)
         for name in names:
-            default = TABLE[name].default
+            default = TABLE[name].default if name in TABLE else None
             if default is not None:
                 yield ConfigSynonym(name, format_value(default), ConfigSource.DEFAULT)
 
@@ -109,14 +111,16 @@ def topic_entries(broker: BrokerConfigs, configs: Mapping[str, str]) -> list[Con
 
 
 def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Every config of this broker, including unknown ones that were set."""
+    """Every config of this broker, including those of listeners and unknown ones that were set."""
     entries = [_broker_entry(broker, row) for row in TABLE.values()]
-    entries += [
-        # An unknown setting may be a secret, so its value is not returned.
-        ConfigEntry(name, None, ConfigSource.STATIC_BROKER, True, True, 0, "", ())
-        for name in broker.static
-        if name not in TABLE
-    ]
+    for name in sorted({*broker.static, *broker.own} - TABLE.keys()):
+        row = listener_row(name) if name.startswith(LISTENER_PREFIX) else None
+        if row is not None:
+            entries.append(_listener_entry(broker, name, row))
+        else:
+            # An unknown setting may be a secret, so its value is not returned.
+            source = ConfigSource.STATIC_BROKER
+            entries.append(ConfigEntry(name, None, source, True, True, 0, "", ()))
     return entries
 
 
@@ -173,12 +177,25 @@ def _topic_entry(broker: BrokerConfigs, configs: Mapping[str, str], row: Setting
 
 
 def _broker_entry(broker: BrokerConfigs, row: Setting) -> ConfigEntry:
-    found = tuple(broker.synonyms((row.name, *(synonym.name for synonym in row.synonyms))))
+    names = (row.name, *(synonym.name for synonym in row.synonyms))
+    return _entry(broker, row, names, read_only=not row.live)
+
+
+def _listener_entry(broker: BrokerConfigs, name: str, row: Setting) -> ConfigEntry:
+    """A config of one listener; Kafka marks even those as read-only that can be altered."""
+    return _entry(broker, row, (name, row.name), read_only=True)
+
+
+def _entry(
+    broker: BrokerConfigs, row: Setting, names: tuple[str, ...], *, read_only: bool
+) -> ConfigEntry:
+    """The config that is the first of `names`; the others are its synonyms."""
+    found = tuple(broker.synonyms(names))
     synonyms = tuple(ConfigSynonym(one.name, _shown(row, one.value), one.source) for one in found)
-    own = next((one.value for one in found if one.name == row.name), None)
+    own = next((one.value for one in found if one.name == names[0]), None)
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     return ConfigEntry(
-        row.name, _shown(row, own), source, not row.live, row.secret, row.type, row.doc, synonyms
+        names[0], _shown(row, own), source, read_only, row.secret, row.type, row.doc, synonyms
     )
 
 

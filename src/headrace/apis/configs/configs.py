@@ -40,10 +40,19 @@ from headrace.apis.configs.config_entries import (
 )
 from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import need_cluster, need_group, need_topic
-from headrace.cluster.controller import Alteration, ConfigChange, Operation, check_topic_name
+from headrace.cluster import controller
+from headrace.cluster.controller import (
+    Alteration,
+    AlteredConfigs,
+    ConfigChange,
+    Operation,
+    check_topic_name,
+)
 from headrace.errors import ErrorCode, KafkaError
 from headrace.security.acls import AclOperation
 from headrace.settings import Type
+from headrace.settings.listeners import LISTENER_PREFIX
+from headrace.settings.resolve import listener_of
 from headrace.types import ConfigResourceType
 from headrace.wire.primitives import NO_ERROR, error, i8, respond
 
@@ -263,6 +272,8 @@ def _alter(
         except KafkaError as refusal:
             results[place] = refusal
     outcomes = services.metadata.alter_configs(list(wanted.values()), validate_only=validate_only)
+    if not validate_only and any(one.of == "broker" and one.name for one in wanted.values()):
+        _use_certificates(services)
     results_by_place: Mapping[int, KafkaError | None] = dict(zip(wanted, outcomes, strict=True))
     return [results_by_place.get(place, refused) for place, refused in enumerate(results)]
 
@@ -288,8 +299,42 @@ def _alteration(
         if name:
             _check_node(name, services.node_id)
             name = str(services.node_id)
-        return Alteration("broker", name, changes, fresh)
+        alteration = Alteration("broker", name, changes, fresh)
+        if name:
+            _check_certificates(services, alteration)
+        return alteration
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _check_certificates(services: Services, alteration: Alteration) -> None:
+    """KafkaError if the alteration names certificates that this broker cannot use.
+
+    Only this broker alters its own configs, so they are the same when they are stored.
+    """
+    altered = controller.alter_configs(services.metadata.image, alteration)
+    assert isinstance(altered, AlteredConfigs), "a broker is not a topic"
+    named = {
+        listener_of(change.name): change
+        for change in alteration.changes
+        if change.name.startswith(LISTENER_PREFIX)
+    }
+    known = {one.name.lower() for one in services.settings.listeners.all}
+    for listener, change in named.items():
+        if listener not in known and change.operation is not Operation.DELETE:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{change.name}: this broker has no listener {listener.upper()}; it has "
+                + ", ".join(one.name for one in services.settings.listeners.all),
+            )
+    if services.certificates is not None:
+        services.certificates.check(altered.configs, named)
+
+
+def _use_certificates(services: Services) -> None:
+    """Use the certificates that the configs of this broker name now."""
+    if services.certificates is not None:
+        configs = services.metadata.image.broker_configs.get(str(services.node_id), {})
+        services.certificates.use(configs)
 
 
 def _checked(rows: list[tuple[str, int, str | None]]) -> tuple[ConfigChange, ...]:
