@@ -1,6 +1,7 @@
 """The Kafka clients of the command line, and their errors as Failures.
 
-Records are produced and consumed with librdkafka; everything else goes through `headrace.client`.
+Records are produced and consumed with librdkafka, or with `headrace.client` if librdkafka does not
+have the login; everything else goes through `headrace.client`.
 librdkafka's admin client is not used: it aborts the process while brokers come and go.
 Consumers here never join a group: positions are assigned by hand.
 """
@@ -18,7 +19,9 @@ from headrace.cli.option_table import DEFAULT_BOOTSTRAP
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
 
+    from headrace.cli.records.own_client import OwnConsumer, OwnProducer
     from headrace.client.cluster import Cluster as Connected
+    from headrace.client.config import ClientConfig as OwnConfig
     from headrace.errors import ErrorCode
     from headrace.errors import KafkaError as ProtocolError
     from headrace.types import Address
@@ -118,15 +121,34 @@ def unreachable(cluster: ClusterOptions, reason: str) -> Failure:
     )
 
 
-def producer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Producer":
+def producer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Producer | OwnProducer":
+    """A producer: librdkafka's, if it can log in to the cluster."""
+    if not _has_library_login(cluster):
+        from headrace.cli.records.own_client import OwnProducer
+
+        timeout_s = int(str(settings.get("message.timeout.ms", 30_000))) / 1000
+        with translated(cluster):
+            return OwnProducer(open_client(cluster, timeout_s), {**cluster.properties, **settings})
     from confluent_kafka import Producer
 
     with _translated_library(cluster):
         return Producer(_configuration(cluster, settings), logger=_silent)
 
 
-def consumer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Consumer":
-    """A consumer without a group; it reports the end of each partition."""
+def consumer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Consumer | OwnConsumer":
+    """A consumer without a group, librdkafka's if it can log in.
+
+    It reports the end of each partition.
+    """
+    if _has_library_login(cluster):
+        return library_consumer(cluster, settings)
+    from headrace.cli.records.own_client import OwnConsumer
+
+    return OwnConsumer(open_client(cluster), settings, lambda: translated(cluster))
+
+
+def library_consumer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Consumer":
+    """librdkafka's consumer without a group; it reports the end of each partition."""
     from confluent_kafka import Consumer
 
     fixed: dict[str, object] = {
@@ -142,6 +164,14 @@ def consumer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Consum
     }
     with _translated_library(cluster):
         return Consumer(_configuration(cluster, {**fixed, **settings}), logger=_silent)
+
+
+def _has_library_login(cluster: ClusterOptions) -> bool:
+    """Whether librdkafka has the login that the properties ask for."""
+    from headrace.client.config import has_library_login
+
+    with translated(cluster):
+        return has_library_login(cluster.properties, _own_config(cluster).security)
 
 
 def _configuration(cluster: ClusterOptions, settings: Mapping[str, object]) -> dict[str, object]:
@@ -161,21 +191,27 @@ def open_client(cluster: ClusterOptions, timeout_s: float = 2 * ANSWER_TIMEOUT_S
     Its exceptions are not translated: see `admin` and `translated`.
     """
     from headrace.client.cluster import Cluster as Connected
-    from headrace.client.config import client_config
 
     with translated(cluster):
-        properties = {
-            "client.id": CLIENT_ID,
-            **checked_properties(cluster.properties),
-            "bootstrap.servers": cluster.bootstrap,
-        }
         config = replace(
-            client_config(properties),
+            _own_config(cluster),
             connect_timeout_s=ANSWER_TIMEOUT_S,
             request_timeout_s=ANSWER_TIMEOUT_S,
             total_timeout_s=timeout_s,
         )
         return Connected(config)
+
+
+def _own_config(cluster: ClusterOptions) -> "OwnConfig":
+    from headrace.client.config import client_config
+
+    return client_config(
+        {
+            "client.id": CLIENT_ID,
+            **checked_properties(cluster.properties),
+            "bootstrap.servers": cluster.bootstrap,
+        }
+    )
 
 
 @contextlib.contextmanager
@@ -294,12 +330,6 @@ def failure(cluster: ClusterOptions, error: "KafkaError", what: str = "") -> Fai
         KafkaError._UNKNOWN_PARTITION,
     ):
         return not_found(f"{what or 'topic'} does not exist")
-    if code == KafkaError._INVALID_ARG and "SASL mechanism GSSAPI" in text:
-        return bad_usage(
-            "the installed confluent-kafka, which handles records here, has no GSSAPI",
-            "Use kcat, or build confluent-kafka with a librdkafka that has GSSAPI. Commands that "
-            "handle no records work.",
-        )
     if code == KafkaError._INVALID_ARG:
         return bad_usage(f"{subject}{text}")
     return Failure(f"{subject}{text}", code=error.name())

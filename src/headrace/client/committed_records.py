@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from headrace.wire.batch import CONTROL, TRANSACTIONAL, read_header
+from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header, read_header
 from headrace.wire.markers import decode_marker
 from headrace.wire.records import iterate
 
@@ -26,6 +26,16 @@ def committed_records(
 
     `aborted` has the producer ids and first offsets of the transactions that were aborted.
     """
+    for start, end, _ in visible_batches(data, bounds, aborted):
+        for record in iterate(data, start, end, MAX_DECOMPRESSED_BYTES):
+            if record.offset >= first_offset:
+                yield TopicRecord(record.offset, record.key, record.value)
+
+
+def visible_batches(
+    data: bytes | bytearray, bounds: list[int], aborted: list[tuple[int, int]]
+) -> Iterator[tuple[int, int, Header]]:
+    """The start, the end and the header of each batch with records that consumers see."""
     waiting = sorted(aborted, key=lambda one: one[1])
     aborting: set[int] = set()
     for start, end in pairwise(bounds):
@@ -39,6 +49,4 @@ def committed_records(
             continue
         if header.attributes & TRANSACTIONAL and header.producer_id in aborting:
             continue
-        for record in iterate(data, start, end, MAX_DECOMPRESSED_BYTES):
-            if record.offset >= first_offset:
-                yield TopicRecord(record.offset, record.key, record.value)
+        yield start, end, header

@@ -1,7 +1,7 @@
 """The configuration of a client, from properties with Kafka's names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,18 @@ ONLY_JAVA = frozenset(
     }
 )
 """Those of them for security that librdkafka does not have."""
+
+
+def has_library_login(properties: Collection[str], security: "Security") -> bool:
+    """Whether librdkafka has this login: its packages on PyPI have no GSSAPI.
+
+    It has no tokens from files either, and not the names that only Java's clients have, such as
+    those of delegation tokens.
+    """
+    if not ONLY_JAVA.isdisjoint(properties):
+        return False
+    from_file = security.tokens is not None and security.tokens.url.startswith("file:")
+    return not security.login or (security.mechanism != GSSAPI and not from_file)
 
 
 def client_config(properties: Mapping[str, str], prefix: str = "") -> ClientConfig:

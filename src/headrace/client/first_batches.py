@@ -1,6 +1,7 @@
 """Fetch of many partitions at once: the first batches from an offset on, in one attempt.
 
-It is for properties of single records, such as their time. `fetching.py` reads whole ranges.
+It is for properties of single records, such as their time, and for following many partitions.
+`fetching.py` reads whole ranges.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.errors import Unreachable, check, error_of
 from headrace.errors import ErrorCode
 from headrace.types import TopicPartition
-from headrace.wire.primitives import TopicName, i32, i64, milliseconds
+from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
 
 if TYPE_CHECKING:
     from kio.schema.fetch.v12.response import PartitionData
@@ -21,6 +22,7 @@ PARTITION_BYTES = 20_000
 PARTITIONS_AT_ONCE = 200
 LARGE_BATCH_BYTES = 1 << 20
 WAIT_MS = 100
+MAX_BYTES = 50 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,9 @@ class FirstBatches:
     log_start: int
     high_watermark: int
     error: ErrorCode | None = None
+    last_stable: int = -1
+    aborted: tuple[tuple[int, int], ...] = ()
+    """Producer id and first offset of aborted transactions, for `read_committed`."""
 
 
 def first_batches(
@@ -47,10 +52,12 @@ def first_batches(
         for at in range(0, len(partitions), PARTITIONS_AT_ONCE):
             wanted = {each: positions[each] for each in partitions[at : at + PARTITIONS_AT_ONCE]}
             try:
-                found |= _fetch(cluster, broker, wanted, PARTITION_BYTES)
+                found |= fetch_partitions(cluster, broker, wanted, PARTITION_BYTES)
                 for large in _too_large(found, wanted):
                     # The first partition of a request gets one batch of any size.
-                    found |= _fetch(cluster, broker, {large: wanted[large]}, LARGE_BATCH_BYTES)
+                    found |= fetch_partitions(
+                        cluster, broker, {large: wanted[large]}, LARGE_BATCH_BYTES
+                    )
             except Unreachable:
                 break
     return found
@@ -70,9 +77,15 @@ def _too_large(
     ]
 
 
-def _fetch(
-    cluster: Cluster, broker: int, wanted: Mapping[TopicPartition, int], partition_bytes: int
+def fetch_partitions(
+    cluster: Cluster,
+    broker: int,
+    wanted: Mapping[TopicPartition, int],
+    partition_bytes: int,
+    isolation: int = 0,
+    wait_ms: int = WAIT_MS,
 ) -> dict[TopicPartition, FirstBatches]:
+    """The first batches of partitions that this broker leads, in one attempt."""
     from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
     from kio.schema.fetch.v12.response import FetchResponse
 
@@ -86,9 +99,10 @@ def _fetch(
             )
         )
     request = FetchRequest(
-        max_wait=milliseconds(WAIT_MS),
+        max_wait=milliseconds(wait_ms),
         min_bytes=i32(1),
-        max_bytes=i32(partition_bytes * len(wanted)),
+        max_bytes=i32(min(partition_bytes * len(wanted), MAX_BYTES)),
+        isolation_level=i8(isolation),
         topics=tuple(
             FetchTopic(topic=TopicName(name), partitions=tuple(rows))
             for name, rows in topics.items()
@@ -110,4 +124,9 @@ def _first_batches(row: "PartitionData") -> FirstBatches:
         int(row.log_start_offset),
         int(row.high_watermark),
         error_of(int(row.error_code), "").code if row.error_code else None,
+        int(row.last_stable_offset),
+        tuple(
+            (int(each.producer_id), int(each.first_offset))
+            for each in row.aborted_transactions or ()
+        ),
     )

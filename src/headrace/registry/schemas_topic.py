@@ -14,11 +14,10 @@ from confluent_kafka import KafkaException
 
 from headrace.client.cluster import Cluster
 from headrace.client.config import (
-    GSSAPI,
-    ONLY_JAVA,
     ClientConfig,
     client_config,
     from_librdkafka,
+    has_library_login,
 )
 from headrace.client.errors import ClientError, Unreachable
 from headrace.client.offsets import COMMITTED, LATEST, list_offsets
@@ -49,13 +48,8 @@ class TopicLocation:
 
     @property
     def by_library(self) -> bool:
-        """Whether librdkafka can log in: not with GSSAPI, with a token from a file, or with names
-        that only Java's clients have, such as those of delegation tokens."""
-        if ONLY_JAVA & self.properties.keys():
-            return False
-        security = self._config().security
-        from_file = security.tokens is not None and security.tokens.url.startswith("file:")
-        return not security.login or (security.mechanism != GSSAPI and not from_file)
+        """Whether librdkafka can log in."""
+        return has_library_login(self.properties, self._config().security)
 
     def cluster(self, timeout_s: float) -> Cluster:
         """A client of Headrace's own; a request is repeated for `timeout_s` at most."""

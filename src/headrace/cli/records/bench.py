@@ -1,7 +1,8 @@
 """`headrace bench`: writes records, reads them back, and reports throughput and latency.
 
 It measures the cluster through librdkafka from one Python process, including callbacks. Use it to
-compare two settings or two machines, not to find the limit of a cluster.
+compare two settings or two machines, not to find the limit of a cluster. With a login that
+librdkafka does not have, it measures `own_client.py`.
 """
 
 import os

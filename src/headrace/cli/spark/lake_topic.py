@@ -25,7 +25,7 @@ class LibrdkafkaReader:
     def __init__(self, bootstrap: str, client_config: str | None) -> None:
         self._cluster = client.connect(bootstrap, client_config)
         settings: dict[str, object] = {"isolation.level": "read_committed"}
-        self._consumer = client.consumer(self._cluster, settings)
+        self._consumer = client.library_consumer(self._cluster, settings)
 
     def __enter__(self) -> Self:
         return self
