@@ -135,7 +135,8 @@ def broker(
     if request.param == "headrace":
         listeners = "PLAINTEXT://127.0.0.1:0,SSL://localhost:0"
         served = Served(folder, settings_of(folder, authority, listeners=listeners))
-        yield Secured(folder, authority, *served.addresses, False, served.log)
+        first, second = served.addresses
+        yield Secured(folder, authority, first, second, False, served.log)
         served.stop()
         return
     plain, secured, controller = free_port(), free_port(), free_port()
