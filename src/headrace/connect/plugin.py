@@ -138,6 +138,8 @@ class Source(Connector):
 
     schema: str
     """As DDL; override `streams` for several topics."""
+    folder: str = ""
+    """A folder for files of the source, beside the checkpoint; empty if no host runs it."""
 
     def streams(self) -> Sequence[SourceStream]:
         return [SourceStream(self.config["topic"], self.schema, self.partitions())]

@@ -25,6 +25,8 @@ BUILT_IN = (
     "headrace.connect.connectors.files:Files",
     "headrace.connect.connectors.file_sinks:FileStreamSink",
     "headrace.connect.connectors.file_sinks:FilesSink",
+    "headrace.connect.connectors.http.source:HttpSource",
+    "headrace.connect.connectors.http.sink:HttpSink",
     "headrace.connect.connectors.tables:DeltaSink",
     "headrace.connect.connectors.tables:IcebergSink",
     "headrace.connect.connectors.jdbc.sink:DebeziumJdbcSink",

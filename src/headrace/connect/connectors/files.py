@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.connect.connectors.json_lines import json_batches
 from headrace.connect.plugin import (
     REQUIRED,
     Option,
@@ -197,7 +198,7 @@ class Files(Source):
         elif self.format == "csv":
             yield from self._csv(block, is_first and self.csv_header)
         else:
-            yield from self._json_lines(block)
+            yield from json_batches(block, self._arrow_schema())
 
     def _csv(self, block: bytes, has_header: bool) -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
@@ -216,18 +217,6 @@ class Files(Source):
                 return
             raise
         yield from table.to_batches()
-
-    def _json_lines(self, block: bytes) -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
-        from pyarrow import json
-
-        parsing = json.ParseOptions(
-            explicit_schema=self._arrow_schema(), unexpected_field_behavior="ignore"
-        )
-        if block.strip():
-            # A line can be as long as the block.
-            reading = json.ReadOptions(block_size=len(block) + 1)
-            yield from json.read_json(pa.BufferReader(block), reading, parsing).to_batches()
 
 
 def _latest(tailed: "TailedFile", start: SourceOffset | None, limit: int) -> SourceOffset | None:

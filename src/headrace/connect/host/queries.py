@@ -128,13 +128,14 @@ class Queries:
     def _started(self, hosted: HostedQuery) -> Any:
         plan = hosted.plan
         found = self._plugins.find(plan.config["connector.class"]).kind
+        checkpoint = Path(self._settings.folder) / plan.name / str(plan.generation)
         work = ConnectorWork(
             plan.name,
             f"{found.__module__}:{found.__qualname__}",
             plan.config,
             SecretSources(**self._settings.secrets),
+            f"{checkpoint.absolute()}-files",
         )
-        checkpoint = Path(self._settings.folder) / plan.name / str(plan.generation)
         self._make_active()
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
         hosted.interval_ms = int(plan.config.get("poll.interval.ms") or found.interval_ms)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.connect.plugin import Connector, SourceOffset, SourcePartition
+from headrace.connect.plugin import Connector, Source, SourceOffset, SourcePartition
 from headrace.connect.secrets import EVERYTHING, SecretSources, resolve
 
 
@@ -18,11 +18,15 @@ class ConnectorWork:
     """`module:Class`."""
     config: Mapping[str, str] = field(repr=False)
     secrets: SecretSources = EVERYTHING
+    folder: str = ""
+    """Where a source may have files of its own, beside the checkpoint."""
 
     def connector(self) -> Connector:
         """A new instance."""
         found = self.plugin_class()(resolve(self.config, self.secrets))
         assert isinstance(found, Connector)
+        if isinstance(found, Source):
+            found.folder = self.folder
         return found
 
     def plugin_class(self) -> type[Connector]:

@@ -1,0 +1,91 @@
+"""The HTTP connectors as queries: a polled list to a topic, and the topic to a server."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from headrace.connect.hosting import RunState
+from tests.connect.host.conftest import HostUnderTest
+from tests.support.http_server import HttpServerUnderTest, SeenRequest, http_server
+
+pytestmark = pytest.mark.spark
+
+JSON = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServerUnderTest]:
+    with http_server() as running:
+        yield running
+
+
+@pytest.fixture
+def names(host: HostUnderTest) -> Iterator[list[str]]:
+    """Names of connectors, which are stopped at the end."""
+    found = ["http-in", "http-out"]
+    yield found
+    for name in found:
+        host.stop(name)
+
+
+def test_rows_of_a_polled_list_reach_another_server_through_a_topic(
+    host: HostUnderTest, names: list[str], server: HttpServerUnderTest
+) -> None:
+    def answer(request: SeenRequest) -> Response:
+        if request.method == "GET":
+            first = int(request.query["skip"])
+            return JSONResponse({"rows": [{"n": n} for n in range(first, min(first + 10, upto))]})
+        taken = json.loads(request.body)
+        if any(each["n"] == 13 for each in taken):
+            return Response("unlucky", 422)
+        accepted.update(each["n"] for each in taken)
+        return Response(status_code=204)
+
+    upto, accepted = 25, Counter[int]()
+    server.answer = answer
+    host.create("polled", 1)
+    source = {
+        **JSON,
+        "connector.class": "HttpSource",
+        "url": f"{server.url}/list",
+        "topic.name.pattern": "polled",
+        "http.request.parameters": "skip=${offset}",
+        "http.response.data.json.pointer": "/rows",
+        "http.initial.offset": "0",
+        "request.interval.ms": "100",
+        "schema": "n bigint",
+        "key": "n",
+    }
+    host.start(names[0], source)
+    host.start(
+        names[1],
+        {
+            **JSON,
+            "connector.class": "HttpSink",
+            "topics": "polled",
+            "http.api.url": f"{server.url}/target",
+            "request.body.format": "json",
+            "batch.max.size": "8",
+            "batch.json.as.array": "true",
+            "value.schema": "n bigint",
+            "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": "polled-refused",
+        },
+    )
+    host.wait(lambda: len(accepted), lambda found: found == 24)
+    host.stop(names[0])
+    upto = 40
+    host.start(names[0], source)
+    host.wait(lambda: len(accepted), lambda found: found == 39)
+    assert host.wait_for(names[0], RunState.RUNNING).trace is None
+    assert accepted == Counter(n for n in range(40) if n != 13)
+    assert [each["n"] for each in host.values("polled")] == list(range(40))
+    host.wait(lambda: len(host.records("polled-refused")), lambda found: found == 1)
+    assert host.values("polled-refused") == [{"n": 13}]
