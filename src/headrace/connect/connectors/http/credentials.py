@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from headrace.connect.plugin import Option, OptionError, Password, PermanentError
 
 if TYPE_CHECKING:
-    from headrace.connect.connectors.http.exchange import HttpAnswer, HttpRequest
+    from headrace.connect.connectors.http.exchange import HttpRequest, HttpResponse
 
 TYPES = ("NONE", "BASIC", "BEARER", "OAUTH2")
 RENEW_EARLIER_S = 30.0
@@ -70,7 +70,7 @@ class Credentials:
         names = ("connection.password", "bearer.token", "oauth2.client.secret")
         return [self._text[name] for name in names if self._text[name]]
 
-    def headers(self, send: "Callable[[HttpRequest], HttpAnswer]") -> dict[str, str]:
+    def headers(self, send: "Callable[[HttpRequest], HttpResponse]") -> dict[str, str]:
         """The header `authorization`; `send` requests a token if there is none."""
         if self._type == "BASIC":
             return _basic(self._text["connection.user"], self._text["connection.password"])
@@ -92,7 +92,7 @@ class Credentials:
         names = ("token.url", "client.id", "client.secret", "client.scope")
         return tuple(self._text[f"oauth2.{name}"] for name in names)
 
-    def _requested(self, send: "Callable[[HttpRequest], HttpAnswer]") -> str:
+    def _requested(self, send: "Callable[[HttpRequest], HttpResponse]") -> str:
         from headrace.connect.connectors.http.exchange import HttpRequest
 
         client, secret = self._text["oauth2.client.id"], self._text["oauth2.client.secret"]

@@ -69,7 +69,7 @@ class HttpRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpResponse:
     """A response, read completely."""
 
     status: int
@@ -123,7 +123,7 @@ class HttpExchange:
         """More texts that messages must not show."""
         self._hidden += secrets
 
-    def send(self, request: HttpRequest) -> HttpAnswer:
+    def send(self, request: HttpRequest) -> HttpResponse:
         """The response, whatever its status. ConnectionError if there is none."""
         answer = self._followed(request)
         if answer.status == 401 and self._credentials.forget_token():
@@ -134,13 +134,13 @@ class HttpExchange:
         """Opens a connection to the server of an address; any response will do."""
         self._one(HttpRequest("HEAD", f"{origin(url)}/"), trusted=False)
 
-    def refuse(self, answer: HttpAnswer) -> NoReturn:
+    def refuse(self, answer: HttpResponse) -> NoReturn:
         """Raises the error of a response without success."""
         if answer.passes:
             raise ConnectionError(self.sentence(answer))
         raise PermanentError(self.sentence(answer))
 
-    def sentence(self, answer: HttpAnswer) -> str:
+    def sentence(self, answer: HttpResponse) -> str:
         """What the server said, without secrets."""
         text = " ".join(answer.body[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace").split())
         for secret in filter(None, self._hidden):
@@ -152,7 +152,7 @@ class HttpExchange:
             found += " (the request was redirected to this server, and sent without credentials)"
         return found
 
-    def _followed(self, request: HttpRequest) -> HttpAnswer:
+    def _followed(self, request: HttpRequest) -> HttpResponse:
         import httpx
 
         trusted = True
@@ -173,7 +173,7 @@ class HttpExchange:
             request = HttpRequest(request.method, str(target), request.body, request.headers)
         raise PermanentError(f"{answer.origin} redirects more than {MOST_REDIRECTS} times")
 
-    def _one(self, request: HttpRequest, trusted: bool) -> HttpAnswer:
+    def _one(self, request: HttpRequest, trusted: bool) -> HttpResponse:
         """One request. One to another server has only the headers that describe its body."""
         import httpx
 
@@ -202,9 +202,9 @@ class HttpExchange:
                 ) from None
             reason = str(error) or type(error).__name__
             raise ConnectionError(f"{server} cannot be reached: {reason}") from None
-        return HttpAnswer(response.status_code, response.headers, body, server, not trusted)
+        return HttpResponse(response.status_code, response.headers, body, server, not trusted)
 
-    def _unauthenticated(self, request: HttpRequest) -> HttpAnswer:
+    def _unauthenticated(self, request: HttpRequest) -> HttpResponse:
         """For the request of a token, which has credentials of its own."""
         client = HttpExchange({})
         client._proxy, client._tls = self._proxy, self._tls

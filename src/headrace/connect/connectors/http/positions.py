@@ -25,7 +25,7 @@ OFFSET, ROWS, SEEN, ETAG, MODIFIED = "offset", "rows", "seen", "etag", "last_mod
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ResponsePage:
     """A response that has been parsed."""
 
     rows: Sequence[Any]
@@ -36,18 +36,18 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReadStep:
     """The rows of a page that are new, and the offset after them; no offset: it stays."""
 
     rows: Sequence[Any]
     end: SourceOffset | None
 
 
-class Missing:
+class MissingValue:
     """A JSON pointer points to nothing."""
 
 
-MISSING = Missing()
+MISSING = MissingValue()
 
 
 def pointed(document: Any, pointer: str) -> Any:
@@ -64,36 +64,38 @@ def pointed(document: Any, pointer: str) -> Any:
     return found
 
 
-def step(mode: str, page: Page, start: SourceOffset | None, initial: str, pointer: str) -> Step:
+def step(
+    mode: str, page: ResponsePage, start: SourceOffset | None, initial: str, pointer: str
+) -> ReadStep:
     """What a page means for the offset. `pointer` finds the offset in a row."""
     if mode == "NONE":
         is_known = bool(page.rows or page.etag or page.modified)
-        return Step(page.rows, {ETAG: page.etag, MODIFIED: page.modified} if is_known else None)
+        return ReadStep(page.rows, {ETAG: page.etag, MODIFIED: page.modified} if is_known else None)
     if mode == "CURSOR_PAGINATION":
         return _cursor(page, start, initial)
     if not page.rows:
-        return Step((), None)
+        return ReadStep((), None)
     if mode == "SIMPLE_INCREMENTING":
         before = int(str(start[OFFSET]) if start and OFFSET in start else initial or "0")
-        return Step(page.rows, {OFFSET: before + len(page.rows)})
+        return ReadStep(page.rows, {OFFSET: before + len(page.rows)})
     if mode == "CHAINING":
         reached = _field(page.rows[-1], pointer)
         is_new = start is None or reached != start.get(OFFSET)
-        return Step(page.rows, {OFFSET: reached}) if is_new else Step((), None)
+        return ReadStep(page.rows, {OFFSET: reached}) if is_new else ReadStep((), None)
     return _growing(mode, page, start, pointer)
 
 
-def _cursor(page: Page, start: SourceOffset | None, initial: str) -> Step:
+def _cursor(page: ResponsePage, start: SourceOffset | None, initial: str) -> ReadStep:
     """The last page is requested again until it has more rows or a successor."""
     current = str(start[OFFSET]) if start and start.get(OFFSET) is not None else initial
     done = int(str((start or {}).get(ROWS) or 0))
     rows = page.rows[done:]
     if page.next is not None and page.next != current:
-        return Step(rows, {OFFSET: page.next, ROWS: 0})
-    return Step(rows, {OFFSET: current, ROWS: len(page.rows)} if rows else None)
+        return ReadStep(rows, {OFFSET: page.next, ROWS: 0})
+    return ReadStep(rows, {OFFSET: current, ROWS: len(page.rows)} if rows else None)
 
 
-def _growing(mode: str, page: Page, start: SourceOffset | None, pointer: str) -> Step:
+def _growing(mode: str, page: ResponsePage, start: SourceOffset | None, pointer: str) -> ReadStep:
     """Rows whose field is greater than before, in whatever order a page has them.
 
     Several rows may have the same time, and may appear one after the other: the offset has
@@ -115,17 +117,17 @@ def _growing(mode: str, page: Page, start: SourceOffset | None, pointer: str) ->
         if greatest is None or at > greatest:
             greatest, value = at, found
     if not rows:
-        return Step((), None)
+        return ReadStep((), None)
     end: dict[str, Any] = {OFFSET: value}
     if mode == "TIMESTAMP":
         at_end = [_digest(row) for row in rows if comparable(_field(row, pointer)) == greatest]
         end[SEEN] = " ".join((seen if greatest == last else []) + at_end)
-    return Step(rows, end)
+    return ReadStep(rows, end)
 
 
 def _field(row: Any, pointer: str) -> Any:
     found = pointed(row, pointer)
-    if found is None or isinstance(found, (Missing, dict, list)):
+    if found is None or isinstance(found, (MissingValue, dict, list)):
         raise PermanentError(
             f"a row of the response has no value at {pointer or '/'} (http.offset.json.pointer)"
         )

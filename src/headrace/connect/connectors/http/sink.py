@@ -15,9 +15,9 @@ from urllib.parse import quote
 from headrace.connect.connectors.http.exchange import (
     CONNECTION,
     IGNORED,
-    HttpAnswer,
     HttpExchange,
     HttpRequest,
+    HttpResponse,
     check_url,
     header_lines,
     one_of,
@@ -247,7 +247,7 @@ class HttpSink(Sink):
             yield from self._send(records[:half], sent)
             yield from self._send(records[half:], sent)
 
-    def _is_about_records(self, answer: HttpAnswer) -> bool:
+    def _is_about_records(self, answer: HttpResponse) -> bool:
         if answer.passes or not 400 <= answer.status < 500 or answer.status in OF_ALL_RECORDS:
             return False
         return answer.status not in OF_THE_ADDRESS or "${" in self.http_api_url
@@ -263,7 +263,7 @@ class HttpSink(Sink):
         body = before.encode() + values + after.encode()
         return HttpRequest(first.method, first.url, body, self._headers)
 
-    def _answer(self, request: HttpRequest) -> HttpAnswer:
+    def _answer(self, request: HttpRequest) -> HttpResponse:
         """The response; requests are sent again here for a while, because a restart of the
         connector repeats everything that this task has sent."""
         pause_s = self.retry_backoff_ms / 1000

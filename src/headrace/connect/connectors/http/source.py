@@ -14,9 +14,9 @@ from headrace.connect.connectors.http.answers import AnswerFolder
 from headrace.connect.connectors.http.exchange import (
     CONNECTION,
     IGNORED,
-    HttpAnswer,
     HttpExchange,
     HttpRequest,
+    HttpResponse,
     check_url,
     header_lines,
     one_of,
@@ -27,9 +27,9 @@ from headrace.connect.connectors.http.positions import (
     MODES,
     MODIFIED,
     OFFSET,
-    Missing,
-    Page,
-    Step,
+    MissingValue,
+    ReadStep,
+    ResponsePage,
     pointed,
     step,
 )
@@ -240,7 +240,7 @@ class HttpSource(Source):
 
     # ------------------------------------------------------------------------------ requests
 
-    def _requested(self, partition: SourcePartition, start: SourceOffset | None) -> Step | None:
+    def _requested(self, partition: SourcePartition, start: SourceOffset | None) -> ReadStep | None:
         """The rows after an offset; None if there are none now."""
         answer = self._exchange.send(self._request(partition, start))
         if answer.status == 304:
@@ -319,7 +319,7 @@ class HttpSource(Source):
 
     # ----------------------------------------------------------------------------- responses
 
-    def _page(self, answer: HttpAnswer) -> Page:
+    def _page(self, answer: HttpResponse) -> ResponsePage:
         try:
             if self.http_response_format == "jsonl":
                 lines = answer.body.decode().splitlines()
@@ -329,14 +329,16 @@ class HttpSource(Source):
         except ValueError as error:
             raise PermanentError(f"the response of {answer.origin} is not JSON: {error}") from None
         found = pointed(document, self.http_response_data_json_pointer)
-        if found is None or isinstance(found, Missing):
+        if found is None or isinstance(found, MissingValue):
             rows = []
         else:
             rows = found if isinstance(found, list) else [found]
         modified = answer.headers.get("last-modified")
-        return Page(rows, self._next(document, answer), answer.headers.get("etag"), modified)
+        return ResponsePage(
+            rows, self._next(document, answer), answer.headers.get("etag"), modified
+        )
 
-    def _next(self, document: Any, answer: HttpAnswer) -> str | None:
+    def _next(self, document: Any, answer: HttpResponse) -> str | None:
         if self._mode != "CURSOR_PAGINATION":
             return None
         if not self.http_next_page_json_pointer:
@@ -403,7 +405,7 @@ def _filled(template: str, variables: Mapping[str, str], encode: Any) -> str:
     return _VARIABLE.sub(lambda found: str(encode(variables[found[1]])), template)
 
 
-def _linked(answer: HttpAnswer) -> str | None:
+def _linked(answer: HttpResponse) -> str | None:
     """The address with rel="next" in the header Link (RFC 8288)."""
     for address, words in re.findall(r"<([^>]*)>([^<]*)", answer.headers.get("link", "")):
         relation = re.search(r';\s*rel\s*=\s*"?([^";,]*)', words, re.IGNORECASE)
