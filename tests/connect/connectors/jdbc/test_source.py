@@ -265,6 +265,19 @@ def test_every_type_of_mariadb_is_exact(mariadb: EmptyDatabase) -> None:
     assert nothing == {**dict.fromkeys(row), "id": 18446744073709551615}
 
 
+def test_values_that_mariadb_shows_differently_are_exact(mariadb: EmptyDatabase) -> None:
+    mariadb.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, f FLOAT, day DATE, local DATETIME, place POINT)",
+        "SET SESSION sql_mode = ''",
+        "INSERT INTO t VALUES (1, 16777217, '0000-00-00', '2026-01-00 00:00:00', POINT(1, 2))",
+    )
+    (row,) = Reader(source(mariadb, "incrementing", incrementing_column_name="id")).next()
+    assert row["f"] == 16777216.0
+    assert row["day"] is None
+    assert row["local"] is None
+    assert row["place"][4:9] == b"\x01\x01\0\0\0", "SRID and WKB"
+
+
 def test_times_of_java_in_sqlite_are_times(sqlite: EmptyDatabase) -> None:
     sqlite.run(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, changed TIMESTAMP NOT NULL)",

@@ -3,6 +3,7 @@
 import datetime
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,14 @@ _TYPES = {
     "blob": pa.binary(),
     "mediumblob": pa.binary(),
     "longblob": pa.binary(),
+    "geometry": pa.binary(),
+    "point": pa.binary(),
+    "linestring": pa.binary(),
+    "polygon": pa.binary(),
+    "multipoint": pa.binary(),
+    "multilinestring": pa.binary(),
+    "multipolygon": pa.binary(),
+    "geometrycollection": pa.binary(),
 }
 _NEW = {
     pa.bool_(): "TINYINT",
@@ -161,6 +170,9 @@ class Mysql(Dialect):
         if re.match(r"time\b", column.type):
             # The driver has a duration for TIME.
             return f"CAST({name} AS CHAR)"
+        if re.match(r"float\b", column.type):
+            # The server has only six digits of a FLOAT in a result.
+            return f"({name} + 0e0)"
         return name
 
     def parameter(self, value: object) -> object:
@@ -173,6 +185,12 @@ class Mysql(Dialect):
             return value != b"\0"
         if kind == pa.string() and isinstance(value, bytes):
             return value.decode(errors="replace")
+        if isinstance(value, str) and (kind == pa.date32() or pa.types.is_timestamp(kind)):
+            return None  # dates with zeros, which the driver leaves as text
+        if isinstance(value, Decimal) and kind == pa.float64():
+            return float(value)
+        if isinstance(value, Decimal) and kind == pa.string():
+            return f"{value:f}"
         if kind == pa.string() and value is not None and not isinstance(value, str):
             return str(value)
         return value

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.connect.connectors.change_events import Envelope
 from headrace.connect.connectors.jdbc.dialects import TableColumn, TableName
 from headrace.connect.connectors.postgresql_changes.pgoutput import (
     RowChange,
@@ -43,27 +44,16 @@ class TableEvents:
     tombstones: bool
 
     @property
+    def envelope(self) -> Envelope:
+        return Envelope(self.columns, _SOURCE)
+
+    @property
     def keys(self) -> Sequence[TableColumn]:
-        found = [column for column in self.columns if column.key]
-        return sorted(found, key=lambda column: column.key)
+        return self.envelope.keys
 
     @property
     def schema(self) -> pa.Schema:
-        row = pa.struct([(column.name, column.arrow) for column in self.columns])
-        value = pa.struct(
-            [
-                ("before", row),
-                ("after", row),
-                ("source", _SOURCE),
-                ("op", pa.string()),
-                ("ts_ms", pa.int64()),
-            ]
-        )
-        fields = [pa.field("value", value)]
-        if self.keys:
-            key = pa.struct([(column.name, column.arrow) for column in self.keys])
-            fields.insert(0, pa.field("key", key))
-        return pa.schema(fields)
+        return self.envelope.schema
 
     def snapshot(self, rows: pa.RecordBatch, lsn: int, now_ms: int) -> pa.RecordBatch:
         """The rows of a snapshot as events."""
@@ -71,7 +61,7 @@ class TableEvents:
         after = pa.StructArray.from_arrays(rows.columns, rows.schema.names)
         source = self._source([now_ms] * count, "true", [None] * count, [lsn] * count)
         before = pa.nulls(count, after.type)
-        return self._batch(after, before, after, source, ["r"] * count, [now_ms] * count)
+        return self.envelope.batch(after, before, after, source, ["r"] * count, [now_ms] * count)
 
     def changes(self, found: Sequence[RowChange]) -> pa.RecordBatch:
         """The changes of rows as events; a deletion is followed by its tombstone."""
@@ -90,7 +80,7 @@ class TableEvents:
         is_tombstone = [tombstone for _, tombstone in events]
         # Reading texts as types is most of the work, and most changes have a row after them.
         keys = after if after.null_count == 0 else self._rows(keyed, found)
-        return self._batch(keys, before, after, source, ops, times, is_tombstone)
+        return self.envelope.batch(keys, before, after, source, ops, times, is_tombstone)
 
     def _events(self, change: RowChange) -> list[tuple[RowChange, bool]]:
         if change.op == "u" and change.has_key_only:
@@ -108,8 +98,7 @@ class TableEvents:
         """Tuples of text as structs. All changes of a batch have the same columns."""
         names = [column.name for column in self.columns]
         if not any(rows):
-            kind = pa.struct([(column.name, column.arrow) for column in self.columns])
-            return pa.nulls(len(rows), kind)
+            return pa.nulls(len(rows), self.envelope.row)
         places = {name: place for place, name in enumerate(found[0].names)}
         nothing: TextTuple = [None] * len(places)
         values = list(zip(*(nothing if row is None else row for row in rows), strict=True))
@@ -149,28 +138,6 @@ class TableEvents:
             ],
             fields=list(_SOURCE),
         )
-
-    def _batch(
-        self,
-        keyed: pa.Array,
-        before: pa.Array,
-        after: pa.Array,
-        source: pa.Array,
-        ops: Sequence[str],
-        times: Sequence[int],
-        is_tombstone: Sequence[bool] | None = None,
-    ) -> pa.RecordBatch:
-        value = pa.StructArray.from_arrays(
-            [before, after, source, pa.array(ops, pa.string()), pa.array(times, pa.int64())],
-            ["before", "after", "source", "op", "ts_ms"],
-            mask=None if is_tombstone is None else pa.array(is_tombstone),
-        )
-        columns = [value]
-        if self.keys:
-            fields = dict(zip((field.name for field in keyed.type), keyed.flatten(), strict=True))
-            names = [column.name for column in self.keys]
-            columns.insert(0, pa.StructArray.from_arrays([fields[name] for name in names], names))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def typed(values: Sequence[TextValue], kind: pa.DataType) -> pa.Array:
