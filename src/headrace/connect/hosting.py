@@ -41,6 +41,8 @@ class Progress:
     restarts: int = 0
     next_try_at: int | None = None
     """Milliseconds since 1970, if it waits to be started again."""
+    failed_records: int = 0
+    """Records that could not be processed, since the query was started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,12 +224,14 @@ class TableSink(Sink):
 
     def check(self) -> None:
         self.table_options()
-        if self.config.get(DEAD_LETTERS):
-            raise OptionError(DEAD_LETTERS, "Sinks of tables have no dead letters yet.")
 
     def table_options(self) -> Mapping[str, str]:
         """The options of Spark's sink."""
         raise NotImplementedError
+
+    def table_schema(self) -> "pa.Schema | None":
+        """The columns that the table has; None if that is not known, or if it does not exist."""
+        return None
 
 
 def parse(option: Option, text: str | None) -> object:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
@@ -83,6 +83,26 @@ def test_the_schema_is_registered_when_the_plan_is_built(
         context = SerializationContext(topic, MessageField.VALUE)
         value = AvroDeserializer(client)(bytes(row["value"]), context)
     assert value == {"id": 1, "name": "é", "price": 2.5}
+
+
+def test_a_value_that_the_schema_does_not_permit_fails_alone(
+    spark: SparkSession, headrace: RunningBroker, registry: HeadraceRegistry
+) -> None:
+    topic = f"registry-{uuid.uuid4().hex[:8]}"
+    create_topic(headrace.bootstrap_servers, topic, 1)
+    given = config("avro", registry.url, use_latest_version="true", auto_register_schemas="false")
+    schema = '{"type":"record","name":"r","fields":[{"name":"id","type":"int"}]}'
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        client.register_schema(f"{topic}-value", Schema(schema, "AVRO"))
+    ids = spark.sql(
+        "select 't' as topic, 'k' as key, struct(if(id = 3, null, int(id)) as id) as value "
+        "from range(0, 10, 1, 1)"
+    )
+    found = write_records(ids, given, topic).collect()
+    assert [place for place, row in enumerate(found) if row["_error"] is not None] == [3]
+    assert [row["value"] is None for row in found].count(True) == 1
+    assert found[3]["_stage"] == "VALUE_CONVERTER"
+    assert found[3]["_error"].startswith("value: ")
 
 
 def test_options_of_the_converter_become_those_of_typed_topics() -> None:

@@ -140,3 +140,19 @@ def host(
     yield running
     running.close()
     broker.close()
+
+
+@pytest.fixture
+def topic(host: HostUnderTest, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.removeprefix("test_")[:100]
+    host.create(name, 2)
+    return str(name)
+
+
+@pytest.fixture
+def started(host: HostUnderTest) -> Iterator[list[str]]:
+    """Names of connectors that the test starts; they are stopped at its end."""
+    names: list[str] = []
+    yield names
+    for name in names:
+        host.stop(name)

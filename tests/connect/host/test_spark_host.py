@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +34,6 @@ def folder_of(topic: str, folder: Path, **options: str) -> dict[str, str]:
     """The configuration of a sink that writes numbers into a folder."""
     given = {name.replace("_", "."): value for name, value in options.items()}
     return {**JSON, "connector.class": FOLDER, "topics": topic, "folder": str(folder), **given}
-
-
-@pytest.fixture
-def topic(host: HostUnderTest, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.removeprefix("test_")[:100]
-    host.create(name, 2)
-    return str(name)
-
-
-@pytest.fixture
-def started(host: HostUnderTest) -> Iterator[list[str]]:
-    """Names of connectors that the test starts; they are stopped at its end."""
-    names: list[str] = []
-    yield names
-    for name in names:
-        host.stop(name)
 
 
 def numbers(lanes: int, upto: int) -> Counter[tuple[int, int]]:
@@ -191,6 +174,7 @@ def test_a_refused_record_is_a_dead_letter(
             topic,
             tmp_path,
             errors_deadletterqueue_topic_name=dead,
+            errors_deadletterqueue_context_headers_enable="true",
             refused="7",
             errors_tolerance="all",
         ),

@@ -62,6 +62,7 @@ def test_the_state_is_what_the_host_says_at_the_moment_of_asking(
         "last_record_at": 1000,
         "restarts": 1,
         "next_try_at": 5000,
+        "failed_records": 0,
     }
     expanded = worker.http.get("/connectors?expand=status&expand=info&expand=other").json()[name]
     assert set(expanded) == {"status", "info"}

@@ -171,3 +171,29 @@ def test_a_number_that_is_no_timestamp_is_an_error_of_its_record(spark: SparkSes
 
 def test_no_transforms_change_nothing(rows: DataFrame) -> None:
     assert apply(rows, {}) is rows
+
+
+def test_sql_fails_only_for_the_records_that_it_cannot_compute(rows: DataFrame) -> None:
+    text = "select cast(value.name as int) as n, cast(value.name as int) + 1 as m from record"
+    good, bad, tombstone, *_ = result(rows, chain({"type": "headrace.Sql", "sql": text}))
+    assert plain(good["value"]) == {"n": 10, "m": 11}
+    assert (bad["_error"], bad["_stage"]) == (
+        "transforms.t0.sql: n cannot be computed for this record",
+        "TRANSFORMATION",
+    )
+    assert plain(tombstone["value"]) == {"n": None, "m": None}
+
+
+def test_sql_fails_only_for_the_records_whose_condition_it_cannot_compute(rows: DataFrame) -> None:
+    text = "select value.id as id from record where value.name is null or int(value.name) > 10"
+    bad, tombstone, *others = result(rows, chain({"type": "headrace.Sql", "sql": text}))
+    assert bad["key"] == "b"
+    assert bad["_error"] == "transforms.t0.sql: where cannot be computed for this record"
+    assert (tombstone["key"], tombstone["_error"]) == ("c", None)
+    assert len(others) == 2
+
+
+def test_sql_without_a_condition_that_is_true_or_false_is_refused(rows: DataFrame) -> None:
+    text = "select value.id as id from record where value.id"
+    with pytest.raises(OptionError, match="the condition is int, not boolean"):
+        apply(rows, chain({"type": "headrace.Sql", "sql": text}))

@@ -2,8 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from headrace.connect.plugin import REQUIRED, Option, OptionError, Password, TableSink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SHARED = (
     Option(
@@ -34,6 +38,11 @@ class DeltaSink(TableSink):
             **{f"storage.{name}": value for name, value in storage.items()},
             **({"partitionBy": self.partition_by} if self.partition_by else {}),
         }
+
+    def table_schema(self) -> "pa.Schema | None":
+        from headrace.pipelines.lake.delta import DeltaLake
+
+        return DeltaLake.from_options(self.table_options()).schema()
 
 
 class IcebergSink(TableSink):
@@ -73,6 +82,11 @@ class IcebergSink(TableSink):
             **{name: value for name, value in named.items() if value},
             **{f"catalog.{name}": value for name, value in catalog.items()},
         }
+
+    def table_schema(self) -> "pa.Schema | None":
+        from headrace.pipelines.lake.iceberg import IcebergLake
+
+        return IcebergLake.from_options(self.table_options()).schema()
 
 
 def _object(option: str, text: str) -> dict[str, str]:

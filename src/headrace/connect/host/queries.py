@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from headrace.connect.host.failures import failure_of
+from headrace.connect.host.letter_topics import create_letter_topic
+from headrace.connect.host.outcomes import EpochOutcome
 from headrace.connect.host.settings import DriverSettings
-from headrace.connect.host.sink_query import epoch_writer, table_rows, topic_rows
+from headrace.connect.host.sink_query import epoch_writer, topic_rows
+from headrace.connect.host.source_letters import refused_rows
 from headrace.connect.host.source_query import source_rows
+from headrace.connect.host.table_query import table_writer
 from headrace.connect.host.work import ConnectorWork
 from headrace.connect.hosting import ConnectorPlan
 from headrace.connect.plugin import Connector, Source, TableSink
@@ -40,6 +44,7 @@ class HostedQuery:
     trace: str | None = None
     permanent: bool = False
     records: int = 0
+    failed_records: int = 0
     lag: int | None = None
     last_record_at: int | None = None
     epoch_at: float = field(default_factory=time.monotonic)
@@ -56,12 +61,18 @@ class HostedQuery:
             "trace": self.trace,
             "permanent": self.permanent,
             "records": self.records,
+            "failed_records": self.failed_records,
             "lag": self.lag,
             "last_record_at": self.last_record_at,
             "quiet_s": round(time.monotonic() - self.epoch_at, 3),
             "interval_ms": self.interval_ms,
             "topics": self.topics,
         }
+
+    def epoch_ended(self, outcome: EpochOutcome) -> None:
+        """Called in the thread of the query."""
+        self.failed_records += outcome.failed
+        outcome.log(self.plan.name)
 
 
 class Queries:
@@ -136,6 +147,7 @@ class Queries:
             SecretSources(**self._settings.secrets),
             f"{checkpoint.absolute()}-files",
         )
+        create_letter_topic(work.config, self._settings.client)
         self._make_active()
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
         hosted.interval_ms = int(plan.config.get("poll.interval.ms") or found.interval_ms)
@@ -146,7 +158,7 @@ class Queries:
             hosted.topics = sorted({stream.topic for stream in source.streams()})
             writer = self._source_writer(work)
         else:
-            writer = self._sink_writer(work, plan, checkpoint)
+            writer = self._sink_writer(work, hosted, checkpoint)
         return (
             writer.queryName(plan.name)
             .option("checkpointLocation", str(checkpoint))
@@ -172,14 +184,15 @@ class Queries:
         }
         return rows.writeStream.format("headrace").options(**options)
 
-    def _sink_writer(self, work: ConnectorWork, plan: ConnectorPlan, checkpoint: Path) -> Any:
+    def _sink_writer(self, work: ConnectorWork, hosted: HostedQuery, checkpoint: Path) -> Any:
         is_new = not (checkpoint / "offsets").exists()
         rows = topic_rows(self._spark, work, self._settings, from_group=is_new)
-        sink = work.connector()
-        if isinstance(sink, TableSink):
-            table = table_rows(rows, work, sink)
-            return table.writeStream.format(sink.format).options(**sink.table_options())
-        records, write = epoch_writer(rows, work, self._settings, plan.generation)
+        settings, ended = self._settings, hosted.epoch_ended
+        if issubclass(work.plugin_class(), TableSink):
+            records, write = table_writer(rows, work, settings, ended)
+        else:
+            generation = hosted.plan.generation
+            records, write = epoch_writer(rows, work, settings, generation, ended)
         return records.writeStream.foreachBatch(write)
 
     # ------------------------------------------------------------------------------------ truth
@@ -208,6 +221,8 @@ class Queries:
             found = progress.advanced(_QUERY, last)
             hosted.epoch_at = time.monotonic()
             rows = found.rows - (_offset_rows(last) if hosted.is_source else 0)
+            if hosted.is_source:
+                hosted.epoch_ended(refused_rows(last))
             hosted.records += rows
             hosted.lag = found.lag_records
             hosted.topics = hosted.topics or sorted({t for s in found.sources for t in s.topics})

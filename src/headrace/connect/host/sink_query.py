@@ -2,22 +2,28 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.client.cluster import Cluster
 from headrace.client.groups import committed_offsets
 from headrace.client.offsets import EARLIEST, LATEST
 from headrace.connect.converters.options import PARTS, converter_of
 from headrace.connect.converters.reading import by_schema, read_records, source_options
+from headrace.connect.error_handling import ErrorHandling
+from headrace.connect.host.dead_letters import ReplayEpoch
+from headrace.connect.host.outcomes import EpochOutcome, run
+from headrace.connect.host.refusals import ATTEMPT, LETTER_ID
 from headrace.connect.host.settings import DriverSettings
-from headrace.connect.host.sink_task import RECORD_COLUMNS, RESULT, SinkWork
+from headrace.connect.host.sink_task import RECORD_COLUMNS, SinkWork
 from headrace.connect.host.work import ConnectorWork
-from headrace.connect.plugin import DEAD_LETTERS, PermanentError, Sink, TableSink
+from headrace.connect.plugin import Sink
 from headrace.connect.transforms.applying import apply
 from headrace.pipelines.source.options import parse_options
 from headrace.pipelines.source.positions import find_partitions
 
 RECORDS_AN_EPOCH = 200_000
+EpochEnd: TypeAlias = Callable[[EpochOutcome], None]
+"""Called with the result of each epoch, or of each part of one."""
 OVERRIDE = "consumer.override."
 NOT_FOR_US = frozenset({"auto.offset.reset", "group.id", "max.poll.records"})
 """Properties of the consumer that are not options of the source."""
@@ -85,12 +91,25 @@ def _starting_offsets(work: ConnectorWork, options: Mapping[str, str]) -> str:
 
 
 def epoch_writer(
-    rows: Any, work: ConnectorWork, settings: DriverSettings, generation: int
+    rows: Any,
+    work: ConnectorWork,
+    settings: DriverSettings,
+    generation: int,
+    ended: EpochEnd,
+    replay: str | None = None,
 ) -> tuple[Any, Callable[[Any, int], None]]:
-    """The rows of the query, and the function that writes an epoch of them."""
+    """The rows of the query, and the function that writes an epoch of them.
+
+    `replay` is the id of a run over dead letters.
+    """
     sink = work.connector()
     assert isinstance(sink, Sink)
     kafka = settings.kafka_options()
+
+    def task(epoch: int, part: int = 0) -> SinkWork:
+        again = None if replay is None else ReplayEpoch(f"{replay}-{part}", epoch)
+        return SinkWork(work, epoch, generation, kafka, part, again)
+
     if any(converter_of(work.config, part).has_declared_schemas for part in PARTS):
         # Each record has its schema, so the plan depends on the records of the epoch.
         def write_by_schema(batch: Any, epoch: int) -> None:
@@ -98,57 +117,22 @@ def epoch_writer(
             try:
                 for part, (declared, some) in enumerate(by_schema(batch, work.config)):
                     records = read_records(some, work.config, sink.columns, declared)
-                    run(_changed(records, work), SinkWork(work, epoch, generation, kafka, part))
+                    ended(run(changed(records, work), task(epoch, part)))
             finally:
                 batch.unpersist()
 
         return rows, write_by_schema
 
     def write(batch: Any, epoch: int) -> None:
-        run(batch, SinkWork(work, epoch, generation, kafka))
+        ended(run(batch, task(epoch)))
 
-    return _changed(read_records(rows, work.config, sink.columns), work), write
-
-
-def table_rows(rows: Any, work: ConnectorWork, sink: TableSink) -> Any:
-    """The records as rows of a table: the fields of the value, and where the record is from."""
-    from pyspark.sql import functions as f
-
-    if any(converter_of(work.config, part).has_declared_schemas for part in PARTS):
-        raise PermanentError(
-            "a table needs records of one schema, and a converter with schemas.enable=true finds "
-            "it in each record: set value.converter.schemas.enable=false and value.schema, or use "
-            "a registry"
-        )
-    records = _changed(read_records(rows, work.config, sink.columns), work)
-    fields = getattr(records.schema["value"].dataType, "names", None)
-    if fields is None:
-        raise PermanentError(
-            "the values have no fields, so that they are no rows of a table: set value.schema "
-            "(such as 'id bigint, name string') for JSON, or use a converter with a schema"
-        )
-    origin = [name for name in ("topic", "partition", "offset") if name not in fields]
-    failed = f.col("_error").isNotNull()
-    if work.config.get("errors.tolerance", "none") == "all":
-        records = records.where(~failed)
-    else:
-        record = f.concat_ws("-", "topic", "partition", "offset")
-        problem = f.concat(f.lit("PermanentError: the record "), record, f.lit(": "), "_error")
-        records = records.withColumn(
-            "value", f.when(failed, f.raise_error(problem)).otherwise(f.col("value"))
-        )
-    return records.where(f.col("value").isNotNull()).select("value.*", *origin)
+    return changed(read_records(rows, work.config, sink.columns), work), write
 
 
-def _changed(records: Any, work: ConnectorWork) -> Any:
+def changed(records: Any, work: ConnectorWork) -> Any:
     """The records after the transforms; with their original bytes, if dead letters need them."""
-    changed = apply(records, work.config)
-    wanted = [*RECORD_COLUMNS, "_error", "_stage"]
-    if work.config.get(DEAD_LETTERS):
+    found = apply(records, work.config)
+    wanted = [*RECORD_COLUMNS, "_error", "_stage", ATTEMPT, LETTER_ID]
+    if ErrorHandling.of(work.config).topic is not None:
         wanted.append("_raw")
-    return changed.select(*[name for name in wanted if name in changed.columns])
-
-
-def run(records: Any, work: SinkWork) -> None:
-    """Write one epoch's records; raises the error of the task that failed."""
-    records.mapInArrow(work, RESULT).collect()
+    return found.select(*[name for name in wanted if name in found.columns])

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connect.converters.writing import write_records
 from headrace.connect.host.settings import DriverSettings
+from headrace.connect.host.source_letters import SOURCE_ROW, SOURCE_TOPIC, with_letters
 from headrace.connect.host.source_reader import OFFSET_COLUMN, StreamWork, data_source_class
 from headrace.connect.host.stored_offsets import source_offsets
 from headrace.connect.host.work import ConnectorWork
-from headrace.connect.plugin import DEAD_LETTERS, PermanentError, Source, SourceStream
+from headrace.connect.plugin import PermanentError, Source, SourceStream
 from headrace.connect.transforms.applying import apply
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ def source_rows(
     """The records of all streams of a source, as the topic sink takes them."""
     source = work.connector()
     assert isinstance(source, Source)
-    if work.config.get(DEAD_LETTERS):
-        raise PermanentError(f"sources have no dead letters yet; remove {DEAD_LETTERS}")
     streams = source.streams()
     topics = [stream.topic for stream in streams]
     if len(set(topics)) < len(topics):
@@ -46,14 +45,23 @@ def _stream_records(
     stream: SourceStream,
     start: Mapping[str, Mapping[str, Any]],
 ) -> Any:
-    from pyspark.sql import functions as f
-
     format_name = f"headrace-connect-{work.name}-{index}"
     limit = int(work.config.get("headrace.batch.max.rows") or RECORDS_AN_EPOCH)
     spark.dataSource.register(
         data_source_class(format_name, stream.schema, StreamWork(work, stream.topic, start, limit))
     )
     rows = spark.readStream.format(format_name).load()
+    records = stream_records(rows, work.config, stream, OFFSET_COLUMN)
+    return _with_offsets(with_letters(records, work, stream.topic), settings)
+
+
+def stream_records(rows: Any, config: Mapping[str, str], stream: SourceStream, *others: str) -> Any:
+    """Rows with a column `value` as records, after transforms and converters.
+
+    `_source` has the row as it was. `others` are columns that are kept.
+    """
+    from pyspark.sql import functions as f
+
     records = rows.select(
         f.lit(stream.topic).alias("topic"),
         f.lit(None).cast("int").alias("partition"),
@@ -62,10 +70,11 @@ def _stream_records(
         _key(stream).alias("key"),
         (f.col("value")[stream.value] if stream.value else f.col("value")).alias("value"),
         f.lit(None).cast("array<struct<key:string,value:binary>>").alias("headers"),
-        f.col(OFFSET_COLUMN),
+        f.col("value").alias(SOURCE_ROW),
+        f.lit(stream.topic).alias(SOURCE_TOPIC),
+        *others,
     )
-    changed = apply(records, work.config)
-    return _with_offsets(write_records(changed, work.config, stream.topic), work, settings)
+    return write_records(apply(records, config), config, stream.topic)
 
 
 def _key(stream: SourceStream) -> Any:
@@ -77,32 +86,17 @@ def _key(stream: SourceStream) -> Any:
     return columns[0] if len(columns) == 1 else f.struct(*columns)
 
 
-def _with_offsets(records: Any, work: ConnectorWork, settings: DriverSettings) -> Any:
+def _with_offsets(records: Any, settings: DriverSettings) -> Any:
     """The records, with the offset rows as records of the offsets topic."""
     from pyspark.sql import functions as f
 
     reached = f.col(OFFSET_COLUMN)
     is_offset = reached.isNotNull()
-    topic, key, value = f.col("topic"), f.col("key"), f.col("value")
-    if "_error" in records.columns:
-        records, topic, value = _without_errors(records, work)
     return records.select(
-        f.when(is_offset, f.lit(settings.offsets_topic)).otherwise(topic).alias("topic"),
-        f.when(is_offset, reached["key"].cast("binary")).otherwise(key.cast("binary")).alias("key"),
-        f.when(is_offset, reached["value"].cast("binary"))
-        .otherwise(value.cast("binary"))
-        .alias("value"),
+        f.when(is_offset, f.lit(settings.offsets_topic)).otherwise(f.col("topic")).alias("topic"),
+        *(
+            f.when(is_offset, reached[part].cast("binary")).otherwise(f.col(part)).alias(part)
+            for part in ("key", "value")
+        ),
         f.when(~is_offset, f.col("headers")).alias("headers"),
     )
-
-
-def _without_errors(records: Any, work: ConnectorWork) -> Any:
-    """Records that cannot be converted are left out, or fail the query."""
-    from pyspark.sql import functions as f
-
-    failed = f.col("_error").isNotNull()
-    topic, value = f.col("topic"), f.col("value")
-    if work.config.get("errors.tolerance", "none") != "all":
-        problem = f.concat(f.lit("PermanentError: a record of the source: "), f.col("_error"))
-        return records, topic, f.when(failed, f.raise_error(problem)).otherwise(value)
-    return records.where(~failed), topic, value

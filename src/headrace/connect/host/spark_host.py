@@ -139,7 +139,11 @@ def _status(
     if query is None or query["state"] == "starting":
         return HostedStatus(not_yet, _trace(wanted), Progress(restarts=wanted.restarts))
     progress = Progress(
-        query["records"], query["lag"], query["last_record_at"], wanted.restarts, None
+        query["records"],
+        query["lag"],
+        query["last_record_at"],
+        wanted.restarts,
+        failed_records=query["failed_records"],
     )
     topics = query["topics"]
     if query["state"] == "ended":

@@ -187,6 +187,7 @@ async def status_json(
             "last_record_at": progress.last_record_at,
             "restarts": progress.restarts,
             "next_try_at": progress.next_try_at,
+            "failed_records": progress.failed_records,
         },
     }
 

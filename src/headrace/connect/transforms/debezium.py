@@ -188,7 +188,9 @@ def _event_columns(
         elif placement == "envelope":
             in_envelope.append(row[field].alias(alias))
         else:
-            columns["partition"] = row[field].cast("int")
+            columns["partition"] = row[field].try_cast("int")
+            wrong = row[field].isNotNull() & columns["partition"].isNull()
+            failures.append(fail(wrong, f"The field {field} is not the number of a partition"))
     new_value = payload if len(in_envelope) == 1 else F.struct(*in_envelope)
     if options.value("route.tombstone.on.empty.payload"):
         empty = payload.isNull() | (F.trim(payload.cast("string")) == "")
@@ -239,7 +241,7 @@ def _event_time(options: Configured, kind: StructType, after: StructType) -> Col
         return default
     found, column = after[str(name)], F.col("value")["after"][str(name)]
     if not isinstance(found.dataType, LongType):
-        return F.coalesce(column.cast("timestamp"), default)
+        return F.coalesce(column.try_cast("timestamp"), default)
     unit = found.metadata.get(NAME)
     if unit == _MICRO:
         moment = F.timestamp_micros(column)

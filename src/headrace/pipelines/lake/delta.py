@@ -69,6 +69,12 @@ class DeltaLake:
         """The current version of the table; TableNotFoundError if it does not exist."""
         return DeltaTable(self.uri, storage_options=dict(self.storage))
 
+    def schema(self) -> pa.Schema | None:
+        try:
+            return pa.schema(self.table().schema().to_arrow())
+        except TableNotFoundError:
+            return None
+
     def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> FileLayout:
         wanted = columns.plain(schema)
         partitioning.check(partition_by or (), wanted, self.uri)

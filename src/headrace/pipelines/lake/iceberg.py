@@ -95,6 +95,12 @@ class IcebergLake:
         """The current version of the table; NoSuchTableError if it does not exist."""
         return self.load_catalog().load_table(self.identifier)
 
+    def schema(self) -> pa.Schema | None:
+        try:
+            return self.table().schema().as_arrow()
+        except NoSuchTableError:
+            return None
+
     def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> FileLayout:
         wanted = columns.plain(schema, widen=True)
         partitioning.check(partition_by or (), wanted, self.identifier)

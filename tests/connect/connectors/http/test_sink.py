@@ -12,7 +12,9 @@ from starlette.responses import Response
 
 from headrace.connect import OptionError, PermanentError, RecordError, SinkTask
 from headrace.connect.connectors.http.sink import HttpSink
-from headrace.connect.host.sink_task import _Writing
+from headrace.connect.host.refusals import Refusals
+from headrace.connect.host.sink_task import TaskWriting
+from headrace.connect.host.work import ConnectorWork
 from tests.support.http_server import HttpServerUnderTest, SeenRequest
 
 
@@ -124,10 +126,11 @@ def test_refused_records_are_found_and_all_others_are_sent_once(
     server.answer = refuses("bad")
     sink = make(server, batch__max__size=str(size), errors__tolerance="all")
     records = batch(["bad" if n in (3, 7) else f"v{n}" for n in range(10)])
-    writing = _Writing(sink, None, tolerant=True)
+    work = ConnectorWork("http", "", {"errors.tolerance": "all"})
+    writing = TaskWriting(sink, Refusals(work, 0, {}))
     writing.write(records)
     writing.write(batch(["later"]))
-    assert (writing.written, writing.dead) == (9, 2)
+    assert (writing.written, writing.refusals.count) == (9, 2)
     accepted = [word for body in server.bodies if "bad" not in body for word in body.split(",")]
     assert accepted == [f"v{n}" for n in range(10) if n not in (3, 7)] + ["later"]
 
