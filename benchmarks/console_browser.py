@@ -6,12 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.console_figure import Figure
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import tree_cpu_seconds
 from tests.support.headrace_console import HeadraceConsole
 
 PAINTS = 7
@@ -30,12 +29,10 @@ def chromium() -> Iterator[tuple[Browser, int]]:
     program = shutil.which("chromium")
     assert program is not None, "chromium is not installed: make tools"
     with sync_playwright() as playwright:
-        known = _children_of_all()
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         session = browser.new_browser_cdp_session()
         found = session.send("SystemInfo.getProcessInfo")["processInfo"]
         (first,) = (each["id"] for each in found if each["type"] == "browser")
-        assert first not in known
         yield browser, first
         browser.close()
 
@@ -66,10 +63,10 @@ def tail_in_browser(
         session = page.context.new_cdp_session(page)
         session.send("Performance.enable")
         main_before = _main_thread_s(session.send("Performance.getMetrics"))
-        before, begin = _cpu_of_tree(first), time.perf_counter()
+        before, begin = tree_cpu_seconds(first), time.perf_counter()
         _produce_beside(page, produce, TAIL_SECONDS)
         wall = time.perf_counter() - begin
-        browser_share = (_cpu_of_tree(first) - before) / wall
+        browser_share = (tree_cpu_seconds(first) - before) / wall
         main_share = (_main_thread_s(session.send("Performance.getMetrics")) - main_before) / wall
         long_tasks = int(page.evaluate("window.longTasks"))
         assert page.locator("tbody tr").count() > 5, "the tail shows nothing"
@@ -91,29 +88,3 @@ def _produce_beside(page: Page, produce: Callable[[float], None], seconds: float
 def _main_thread_s(answer: dict[str, list[dict[str, float | str]]]) -> float:
     metrics = {str(each["name"]): float(each["value"]) for each in answer["metrics"]}
     return metrics["TaskDuration"]
-
-
-def _cpu_of_tree(first: int) -> float:
-    children = _children_of_all()
-    total, waiting = 0.0, [first]
-    while waiting:
-        pid = waiting.pop()
-        waiting += children.get(pid, [])
-        try:
-            total += cpu_seconds(pid)
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
-    return total
-
-
-def _children_of_all() -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        children.setdefault(parent, []).append(int(folder.name))
-    return children

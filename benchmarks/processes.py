@@ -40,6 +40,46 @@ def resident_mb(pid: int) -> float:
     raise LookupError(f"/proc/{pid}/status has no VmRSS")
 
 
+def tree_cpu_seconds(first: int) -> float:
+    """CPU time so far of a process and of its descendants, with those that have ended."""
+    total = 0.0
+    for pid in _tree(first):
+        try:
+            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        total += sum(int(ticks) for ticks in after_name[11:15]) / TICKS_PER_S
+    return total
+
+
+def tree_memory_mb(first: int) -> float:
+    """Memory of a process and of its descendants; shared pages are divided among them."""
+    kilobytes = 0
+    for pid in _tree(first):
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kilobytes * 1024 / 1e6
+
+
+def _tree(first: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(parent, []).append(int(folder.name))
+    found = [first]
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
 def busy_cores(seconds: float = 2.0) -> float:
     """How many cores are at work now; close to 0 when nothing disturbs a measurement."""
 

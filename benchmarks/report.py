@@ -157,6 +157,7 @@ def markdown(results: Results) -> str:
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
         )
     from benchmarks import cluster, compaction, console, second_broker, spark
+    from benchmarks.connect import __main__ as connect
     from benchmarks.security import report as security
 
     lines += second_broker.markdown()
@@ -164,6 +165,7 @@ def markdown(results: Results) -> str:
     lines += compaction.markdown()
     lines += cluster.markdown()
     lines += security.markdown()
+    lines += connect.markdown()
     lines += console.markdown()
     if results.growth:
         lines += ["", "## Cost growth", "", "Headrace alone.", ""]

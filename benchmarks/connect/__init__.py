@@ -1,0 +1,1 @@
+"""Connect beside Kafka Connect, with the same configurations on one broker."""
