@@ -38,8 +38,8 @@ def script(name: str, *words: str, **env: str) -> "subprocess.CompletedProcess[s
         capture_output=True,
         text=True,
         timeout=240,
-        # The registry would want a port of its own; its tests start it.
-        env=environment(**{"REGISTRY": "", "CONSOLE": "", **env}),
+        # The services would want ports of their own; the tests of these start them.
+        env=environment(**{"REGISTRY": "", "CONNECT": "", "CONSOLE": "", **env}),
         check=False,
     )
 
@@ -138,11 +138,12 @@ def test_a_second_make_up_finds_the_broker_running_and_down_stops_it(tmp_path: P
 
 def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) -> None:
     port, registry = free_port(), f"127.0.0.1:{free_port()}"
-    console = f"127.0.0.1:{free_port()}"
+    connect, console = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    services = {"REGISTRY": registry, "CONNECT": connect, "CONSOLE": console}
     words = (f"127.0.0.1:{port}", str(tmp_path))
     try:
         for _ in range(2):  # the second time with the same users and certificates
-            done = script("up", *words, SECURE="yes", REGISTRY=registry, CONSOLE=console)
+            done = script("up", *words, SECURE="yes", **services)
             assert done.returncode == 0, done.stderr
             assert f"running on https://{registry}" in done.stdout, done.stderr
             client_file = tmp_path / "security" / "admin.registry.json"
@@ -159,6 +160,9 @@ def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) 
             user, _, password = login.partition(":")
             assert pages.get("/api/topics", auth=(user, password)).status_code == 200
             assert pages.get("/api/schemas", auth=(user, password)).json()["subjects"] == []
+            assert f"running on https://{connect}" in done.stdout, done.stderr
+            connectors = pages.get("/api/connectors", auth=(user, password))
+            assert (connectors.status_code, connectors.json()["connectors"]) == (200, [])
             client = f"--client-config {tmp_path}/security/admin.properties"
             assert client in done.stdout
             listed = subprocess.run(
