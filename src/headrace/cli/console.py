@@ -8,17 +8,12 @@ from headrace.cli.failures import bad_usage
 from headrace.cli.option_table import CommandOption, ProcessCommand
 
 if TYPE_CHECKING:
-    from headrace.console.connect.client import ConnectRest
+    from headrace.admin.connect_client import ConnectRest
     from headrace.console.console_request import ConsoleRequest
     from headrace.service.http_service import HttpService
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 LOOPBACK = ("127.", "localhost", "::1")
-CONNECT_VARIABLES = (
-    "HEADRACE_CONNECT_USER_INFO",
-    "HEADRACE_CONNECT_TOKEN",
-    "HEADRACE_CONNECT_CA",
-)
 """As for `headrace connect`."""
 WORDS = ("console",)
 SUMMARY = "Start a web console for a Kafka cluster."
@@ -88,10 +83,11 @@ def start(words: list[str]) -> int:
 def _connect_client(url: str) -> "ConnectRest | None":
     if not url:
         return None
-    from headrace.console.connect.client import make_connect_client
+    from headrace.admin.connect_client import make_connect_client
+    from headrace.cli.connect.rest_client import LOGIN_VARIABLES
 
     try:
-        given = (os.environ.get(name) or None for name in CONNECT_VARIABLES)
+        given = (os.environ.get(name) or None for name in LOGIN_VARIABLES)
         return make_connect_client(url, *given)
     except ValueError as error:
         raise bad_usage(f"--connect {error}") from None

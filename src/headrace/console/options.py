@@ -13,7 +13,7 @@ from headrace.service.settings import ServiceSettings
 from headrace.settings.service_table import CLUSTER_METHOD
 
 if TYPE_CHECKING:
-    from headrace.console.connect.client import ConnectRest
+    from headrace.admin.connect_client import ConnectRest
     from headrace.schemas.client import SchemaClient
 
 CLIENT_ID = "headrace-console"

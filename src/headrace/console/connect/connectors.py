@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.console.connect.client import ConnectError, ConnectRest
+from headrace.admin.connect_client import ConnectError, ConnectRest
 from headrace.console.connect.hidden_configs import PASSWORD_TYPE, hidden
 from headrace.service.errors import HttpError
 

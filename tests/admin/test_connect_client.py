@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.console.connect.client import ConnectError, make_connect_client
+from headrace.admin.connect_client import ConnectError, make_connect_client
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -34,6 +34,7 @@ class ConnectRest:
     """A bearer token, instead of user and password."""
     ca_file: str | None = None
     """Trusted CA certificates (PEM); by default those of the system."""
+    timeout_s: float = ANSWER_TIMEOUT_S
 
     def request(
         self,
@@ -63,9 +64,7 @@ class ConnectRest:
         if self.url.startswith("https:"):
             context = ssl.create_default_context(cafile=self.ca_file)
         try:
-            with urllib.request.urlopen(
-                request, timeout=ANSWER_TIMEOUT_S, context=context
-            ) as answer:
+            with urllib.request.urlopen(request, timeout=self.timeout_s, context=context) as answer:
                 return self._parsed(answer.read(MOST_ANSWER_BYTES + 1))
         except urllib.error.HTTPError as error:
             raise ConnectError(_message(error), error.code) from None
@@ -88,7 +87,12 @@ class ConnectRest:
 
 
 def make_connect_client(
-    url: str, user_info: str | None, token: str | None, ca_file: str | None
+    url: str,
+    user_info: str | None,
+    token: str | None,
+    ca_file: str | None,
+    *,
+    timeout_s: float = ANSWER_TIMEOUT_S,
 ) -> ConnectRest:
     """The client for a URL, which may contain USER:PASSWORD; ValueError if it is not a URL."""
     parts = urlsplit(url)
@@ -96,7 +100,8 @@ def make_connect_client(
         raise ValueError(f"{url!r} is not a URL such as http://localhost:8083")
     given, at, host = parts.netloc.rpartition("@")
     shown = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
-    return ConnectRest(shown, user_info or (unquote(given) if at else None), token, ca_file)
+    login = user_info or (unquote(given) if at else None)
+    return ConnectRest(shown, login, token, ca_file, timeout_s)
 
 
 def _message(error: urllib.error.HTTPError) -> str:
