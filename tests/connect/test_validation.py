@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from headrace.connect import PermanentError, Sink
+from headrace.connect import PermanentError, Sink, Source
 from headrace.connect.plugins import Plugin, Plugins
 from headrace.connect.secrets import EVERYTHING
 from headrace.connect.validation import Validation, validate
@@ -135,3 +136,22 @@ def test_converters_and_transformations_are_validated_with_their_options(
 def test_a_header_converter_of_kafka_is_accepted() -> None:
     header = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
     assert errors({**LOCKED, "header.converter": header}) == {}
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_source_that_may_repeat_records_is_refused_where_exactly_once_is_required(
+    once: bool,
+) -> None:
+    class Given(Source):
+        def __init__(self, config: Mapping[str, str]) -> None:
+            super().__init__(config)
+            self.once = once
+
+    for level, is_refused in (("REQUIRED", not once), ("required", not once), ("requested", False)):
+        config = {"connector.class": "x", "name": "c", "exactly.once.support": level}
+        found = asyncio.run(validate(Plugin("x", Given, "1"), config, {}, EVERYTHING))
+        refused = {each.name: each.errors for each in found.values if each.errors}
+        sentence = (
+            "The connector does not support exactly-once semantics with the provided configuration."
+        )
+        assert refused == ({"exactly.once.support": [sentence]} if is_refused else {})

@@ -138,6 +138,9 @@ class Source(Connector):
 
     schema: str
     """As DDL; override `streams` for several topics."""
+    once: bool = True
+    """Whether each row is in the topic once. False for a source that may repeat rows, with its
+    configuration: exactly.once.support=required is then refused."""
     folder: str = ""
     """A folder for files of the source, beside the checkpoint; empty if no host runs it."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.connect import converters, transforms
 from headrace.connect.config_keys import ConfigKey, invalid, key_of, missing
-from headrace.connect.plugin import Option, OptionError, PermanentError
+from headrace.connect.plugin import Connector, Option, OptionError, PermanentError, Source
 from headrace.connect.plugins import Plugin
 from headrace.connect.secrets import (
     EVERYTHING,
@@ -25,6 +25,7 @@ from headrace.connect.worker_options import PREFIXES, worker_options
 CHECK_TIMEOUT_S = 30.0
 CONVERTERS = ("key.converter", "value.converter", "header.converter")
 HEADER_CONVERTERS = ("org.apache.kafka.connect.storage.SimpleHeaderConverter",)
+EXACTLY_ONCE = "exactly.once.support"
 STRATEGY = "subject.name.strategy"
 """An option of converters that Confluent's have with `key.` and `value.` before it."""
 
@@ -298,7 +299,9 @@ async def _check(
     """Let the plug-in try what it needs, in a thread."""
 
     def run() -> None:
-        plugin.kind(config).check()
+        connector = plugin.kind(config)
+        _check_once(connector, config)
+        connector.check()
 
     problem, name = "", "connector.class"
     try:
@@ -314,3 +317,14 @@ async def _check(
     if problem:
         by_name = {value.name: value for value in found.values}
         by_name.get(name, by_name["connector.class"]).errors.append(problem)
+
+
+def _check_once(connector: Connector, config: Mapping[str, str]) -> None:
+    """With Kafka Connect's words for a source that may write a record twice."""
+    required = config.get(EXACTLY_ONCE, "").strip().lower() == "required"
+    if required and isinstance(connector, Source) and not connector.once:
+        raise OptionError(
+            EXACTLY_ONCE,
+            "The connector does not support exactly-once semantics with the provided "
+            "configuration.",
+        )

@@ -174,6 +174,8 @@ def test_bulk_reads_everything_at_every_poll(empty: EmptyDatabase) -> None:
     reader = Reader(source(empty, "bulk", poll_interval_ms="3600000"))
     assert len(reader.next()) == 2
     assert reader.next() == []
+    assert not reader.source.once
+    assert source(empty, "incrementing").once
 
 
 def test_a_query_is_read_by_its_columns(empty: EmptyDatabase) -> None:

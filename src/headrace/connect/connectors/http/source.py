@@ -66,6 +66,7 @@ class HttpSource(Source):
     before its rows are read, and from there each row is in the topic once.
     """
 
+    once = False
     aliases = ("io.confluent.connect.http.HttpSourceConnector",)
     ignored = (*IGNORED, "max.retries", "retry.backoff.ms", "retry.on.status.codes")
     options = (

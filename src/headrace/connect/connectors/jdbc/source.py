@@ -149,6 +149,7 @@ class JdbcSource(Source):
             self._zone = ZoneInfo(self.db_timezone)
         except (ZoneInfoNotFoundError, ValueError):
             raise OptionError("db.timezone", f"Unknown time zone {self.db_timezone}.") from None
+        self.once = self.mode != "bulk"
         self._readings: Sequence[TableReading] | None = None
         self._polled: dict[str, float] = {}
 
