@@ -252,8 +252,7 @@ class ConnectorRunner:
         """Let the connector begin a new checkpoint, at its offsets, when it is started."""
         found = self._store.configs.generations.get(name)
         number = 0 if found is None else found.generation + 1
-        begin = await self.offsets(name, config)
-        made = GenerationChange(name, number, _basis(config), begin)
+        made = GenerationChange(name, number, _basis(config))
         await self._store.write_configs(made)
         return made
 

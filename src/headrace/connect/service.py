@@ -37,7 +37,7 @@ def connect_service(
         "bootstrap.servers": settings.text("bootstrap.servers"),
     }
     config = client_config(client)
-    options = worker_options(settings, config)
+    options = make_worker_options(settings, config)
     store: ConnectStore = ConnectStore(
         config, store_topics(settings), lambda change: worker.runner.changed(change)
     )
@@ -90,7 +90,7 @@ def store_topics(settings: ServiceSettings) -> StoreTopics:
     )
 
 
-def worker_options(settings: ServiceSettings, client: ClientConfig) -> WorkerOptions:
+def make_worker_options(settings: ServiceSettings, client: ClientConfig) -> WorkerOptions:
     """What the settings say about connectors."""
     host, port = settings.listen
     host = settings.text("rest.advertised.host.name") or host

@@ -6,7 +6,7 @@ keys that it does not know.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -85,15 +85,11 @@ class LoggerChange:
 
 @dataclass(frozen=True, slots=True)
 class GenerationChange:
-    """The checkpoint of a connector.
-
-    `basis` has the options that a checkpoint depends on, and `offsets` where it begins.
-    """
+    """The checkpoint of a connector. `basis` has the options that it depends on."""
 
     name: str
     generation: int
     basis: Config
-    offsets: Sequence[OffsetEntry] = ()
 
 
 ConfigChange: TypeAlias = (
@@ -162,9 +158,8 @@ def encode_config(change: ConfigChange) -> KeyValue:
             return _record(TARGET + name, None if state is None else _target_fields(state))
         case LoggerChange(logger, level):
             return _record(LOGGER + logger, {"level": level})
-        case GenerationChange(name, generation, basis, offsets):
-            entries = [[dict(part), None if at is None else dict(at)] for part, at in offsets]
-            fields = {"generation": generation, "basis": dict(basis), "offsets": entries}
+        case GenerationChange(name, generation, basis):
+            fields = {"generation": generation, "basis": dict(basis)}
             return _record(GENERATION + name, fields)
 
 
@@ -261,13 +256,8 @@ def _generation(name: str, value: object) -> ConfigChange | None:
     if value is None:
         return None
     fields = _fields(value)
-    offsets = fields.get("offsets")
     basis = {str(each): str(text) for each, text in _fields(fields.get("basis")).items()}
-    entries = [
-        (_fields(partition), None if offset is None else _fields(offset))
-        for partition, offset in (offsets if isinstance(offsets, list) else ())
-    ]
-    return GenerationChange(name, _field(value, "generation", int), basis, entries)
+    return GenerationChange(name, _field(value, "generation", int), basis)
 
 
 _DECODERS = {

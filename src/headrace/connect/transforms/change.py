@@ -5,48 +5,26 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, NullType, StructField, StructType
 
+from headrace.connect.converters.connect_schema import SchemaError, schema_of
 from headrace.connect.transforms.options import Configured
 
-_JAVA_CLASSES: dict[type[DataType], str] = {
-    StringType: "java.lang.String",
-    BooleanType: "java.lang.Boolean",
-    ByteType: "java.lang.Byte",
-    ShortType: "java.lang.Short",
-    IntegerType: "java.lang.Integer",
-    LongType: "java.lang.Long",
-    FloatType: "java.lang.Float",
-    DoubleType: "java.lang.Double",
-    DecimalType: "java.math.BigDecimal",
-    BinaryType: "[B",
-    DateType: "java.util.Date",
-    TimestampType: "java.util.Date",
-    TimestampNTZType: "java.util.Date",
-    ArrayType: "java.util.ArrayList",
-    MapType: "java.util.HashMap",
-    StructType: "org.apache.kafka.connect.data.Struct",
+_JAVA_CLASSES = {
+    "string": "java.lang.String",
+    "boolean": "java.lang.Boolean",
+    "int8": "java.lang.Byte",
+    "int16": "java.lang.Short",
+    "int32": "java.lang.Integer",
+    "int64": "java.lang.Long",
+    "float": "java.lang.Float",
+    "double": "java.lang.Double",
+    "bytes": "[B",
+    "array": "java.util.ArrayList",
+    "map": "java.util.HashMap",
+    "struct": "org.apache.kafka.connect.data.Struct",
 }
+"""By Connect's types without a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +86,17 @@ def null_fails(part: str, purpose: str) -> RecordFailure:
 
 def java_class(kind: DataType) -> str:
     """The class that Kafka Connect has for values of a type."""
-    return "null" if isinstance(kind, NullType) else _JAVA_CLASSES.get(type(kind), "unknown")
+    if isinstance(kind, NullType):
+        return "null"
+    try:
+        schema = schema_of(kind)
+    except SchemaError:
+        return "unknown"
+    if schema.is_decimal:
+        return "java.math.BigDecimal"
+    if schema.is_date or schema.is_timestamp:
+        return "java.util.Date"
+    return _JAVA_CLASSES[schema.kind]
 
 
 def rebuilt(part: str, fields: Sequence[Column]) -> Column:
