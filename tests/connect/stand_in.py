@@ -28,6 +28,10 @@ class StandInHost:
         self.calls.append(("stop", name))
         self.plans.pop(name, None)
 
+    async def delete(self, name: str) -> None:
+        self.calls.append(("delete", name))
+        self.plans.pop(name, None)
+
     async def status(self, name: str) -> HostedStatus:
         return self.answers.get(name, HostedStatus(RunState.RUNNING, progress=Progress(records=3)))
 

@@ -93,7 +93,7 @@ class PostgresqlServer(DatabaseServer):
     def __init__(self) -> None:
         programs = postgresql_programs()
         assert programs is not None
-        super().__init__(_new_folder("postgresql"), free_port())
+        super().__init__(new_folder("postgresql"), free_port())
         self._programs = programs
         subprocess.run(
             [str(programs / "initdb"), "-D", self.folder / "data", "-U", "postgres", "--no-sync",
@@ -142,7 +142,7 @@ class MariadbServer(DatabaseServer):
     def __init__(self) -> None:
         program = mariadb_program()
         assert program is not None
-        super().__init__(_new_folder("mariadb"), free_port())
+        super().__init__(new_folder("mariadb"), free_port())
         self._program = program
         subprocess.run(
             ["mariadb-install-db", "--no-defaults", f"--datadir={self.folder / 'data'}",
@@ -189,7 +189,7 @@ def _is_running(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-def _new_folder(name: str) -> Path:
+def new_folder(name: str) -> Path:
     """A folder for the user that runs the server, who may not enter the folders of pytest."""
     folder = Path(tempfile.mkdtemp(prefix=f"headrace-{name}-"))
     if USER is not None:

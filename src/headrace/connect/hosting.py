@@ -67,6 +67,9 @@ class Host(Protocol):
     async def stop(self, name: str) -> None:
         """When it returns, the connector writes nothing more."""
 
+    async def delete(self, name: str) -> None:
+        """Stops the connector, and deletes the messages that it has received and not written."""
+
     async def status(self, name: str) -> HostedStatus:
         """The state of a connector that was started; UNASSIGNED while Spark starts."""
 

@@ -1,14 +1,15 @@
 """The interface of connectors: what a plug-in is written against.
 
-A connector declares its options and either reads ranges of an external system (`Source`) or writes
-batches into one (`Sink`). Everything else is the host's work: Spark, offsets, transforms,
-converters, restarts and dead letters.
+A connector declares its options and reads ranges of an external system (`Source`), receives
+messages of one that cannot be read again (`PushSource`), or writes batches into one (`Sink`).
+Everything else is the host's work: Spark, offsets, transforms, converters, restarts and dead
+letters.
 
 Instances are created in several processes from the same configuration, so they hold no open
-connection between calls, except a sink between `open` and `close`.
+connection between calls, except a sink between `open` and `close`, and a push source in `receive`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
@@ -34,6 +35,8 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+"""The type of records' headers, as DDL."""
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 """The option with the topic for records that fail."""
 
@@ -128,6 +131,8 @@ class SourceStream:
     value: str = ""
     """The column that is the record's value, as a scalar; by default the value is a struct of all
     columns."""
+    headers: str = ""
+    """The column that is the record's headers, of the type HEADERS_TYPE; by default it has none."""
 
 
 class Source(Connector):
@@ -171,6 +176,45 @@ class Source(Connector):
     def is_finished(self, partition: SourcePartition, start: SourceOffset | None) -> bool:
         """Whether nothing will ever follow; the partition is then no longer looked at."""
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message of a push source."""
+
+    row: Mapping[str, object]
+    receipt: object
+    """What `acknowledge` gets when this message and all before it are in the topic."""
+    redelivered: bool = False
+    """Whether the external system may have delivered the message before. A message that is still in
+    the spool is then not stored again."""
+
+
+class PushSource(Source):
+    """Receives messages of a system that pushes them and cannot be asked for a range again.
+
+    The host appends the messages to a spool beside the checkpoint, from which epochs are read, so
+    that `latest`, `read` and `commit` are not the plug-in's. A message is acknowledged when it is
+    in the topic: it is there at least once, and once unless the connector ends between the two.
+    """
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        return [{"spool": "messages"}]
+
+    def receive(self) -> Generator[Received | None, None, None]:
+        """Connect, and yield messages in the order of their arrival until the generator is closed.
+
+        Yields None about once a second while none arrive. Any error ends it, a lost connection as
+        well; the host then starts the connector again.
+        """
+        raise NotImplementedError
+
+    def acknowledge(self, upto: object) -> None:
+        """The message with this receipt is in the topic, and so are all that were yielded before.
+
+        Called from another thread than `receive`.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

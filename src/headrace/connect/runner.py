@@ -165,10 +165,14 @@ class ConnectorRunner:
     async def _carry_out(self, name: str) -> None:
         found = self._store.configs.connectors.get(name)
         target = self._store.configs.target(name)
-        if found is None or target is not TargetState.STARTED:
+        if found is None:
+            self._running.pop(name, None)
+            await self._host.delete(name)
+            return
+        if target is not TargetState.STARTED:
             if self._running.pop(name, None) is not None:
                 await self._host.stop(name)
-            if found is not None and target is TargetState.STOPPED and found.tasks:
+            if target is TargetState.STOPPED and found.tasks:
                 await self._store.write_configs(CommitChange(name, 0))
             return
         generation = await self._generation(name, found.config)

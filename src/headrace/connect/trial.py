@@ -3,13 +3,24 @@
 For `headrace connect dev`, and for the tests of connectors of one's own.
 """
 
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from headrace.connect.plugin import Source, SourceOffset, SourcePartition, SourceStream
+from headrace.connect.plugin import (
+    PushSource,
+    Source,
+    SourceOffset,
+    SourcePartition,
+    SourceStream,
+)
 
 ROWS = 1000
+MESSAGES_WITHIN_S = 10.0
+"""How long the trial of a push source waits for a message."""
 
 
 class BrokenPromise(AssertionError):
@@ -31,15 +42,30 @@ def try_source(source: Source, epochs: int = 1, rows: int = ROWS) -> Iterator[Tr
     """The next ranges of all partitions, `epochs` times; BrokenPromise if something is wrong.
 
     Checked: `latest` returns an offset, and the same one if nothing is new; `read` returns rows of
-    the schema, and the same rows for the same range.
+    the schema, and the same rows for the same range. Messages of a push source are read and not
+    acknowledged.
     """
+    if not isinstance(source, PushSource):
+        yield from _try(source, epochs, rows)
+        return
+    from headrace.connect.push.spooled_source import SpooledSource
+
+    with tempfile.TemporaryDirectory() as folder:
+        receiving = SpooledSource(source, Path(folder))
+        try:
+            yield from _try(receiving, epochs, rows, MESSAGES_WITHIN_S)
+        finally:
+            receiving.close()
+
+
+def _try(source: Source, epochs: int, rows: int, patience_s: float = 0.0) -> Iterator[TriedRange]:
     reached: dict[str, SourceOffset | None] = {}
     for _ in range(epochs):
         for stream in source.streams():
             for partition in stream.partitions:
                 key = str(sorted(partition.items()))
                 start = reached.get(key)
-                end = source.latest(partition, start, rows)
+                end = _next_end(source, partition, start, rows, patience_s)
                 if end is None or end == start:
                     continue
                 reached[key] = end
@@ -50,6 +76,20 @@ def try_source(source: Source, epochs: int = 1, rows: int = ROWS) -> Iterator[Tr
                     end,
                     _rows(source, stream, partition, start, end),
                 )
+
+
+def _next_end(
+    source: Source,
+    partition: SourcePartition,
+    start: SourceOffset | None,
+    rows: int,
+    patience_s: float,
+) -> SourceOffset | None:
+    """The end of the next range, which is waited for as long as nothing is new."""
+    deadline = time.monotonic() + patience_s
+    while (end := source.latest(partition, start, rows)) == start and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return end
 
 
 def _rows(

@@ -132,6 +132,10 @@ _OURS_OF = {
         ConfigKey("headrace.batch.max.rows", "INT", "100000",
                   "How many rows a source reads in one epoch at most, all partitions together.",
                   False, "LOW", HEADRACE, 3, "SHORT", "Rows of an epoch", at_least(1)),
+        ConfigKey("headrace.spool.max.bytes", "LONG", "268435456",
+                  "How many bytes of messages a source that receives them stores until they are in "
+                  "the topic; it then waits before it receives more.",
+                  False, "LOW", HEADRACE, 4, "SHORT", "Size of the spool", at_least(1)),
     ),
     "sink": tuple(
         ConfigKey(f"{part}.schema", "STRING", None,

@@ -126,7 +126,7 @@ def test_a_changed_config_restarts_the_connector_and_an_equal_one_does_not(
     assert worker.http.put(url, json={**SOURCE, "file": "g"}).status_code == 200
     worker.http.delete(f"/connectors/{name}")
     assert worker.host.calls.count(("start", name)) == starts + 1
-    assert worker.host.calls[-1] == ("stop", name)
+    assert worker.host.calls[-1] == ("delete", name)
 
 
 def test_restart_starts_the_query_again_unless_only_failed_ones_are_wanted(

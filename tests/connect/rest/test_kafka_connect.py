@@ -263,6 +263,7 @@ OURS_ONLY = {
     "poll.interval.ms",
     "headrace.driver",
     "headrace.batch.max.rows",
+    "headrace.spool.max.bytes",
     "key.schema",
     "value.schema",
     "errors.deadletterqueue.topic.name",

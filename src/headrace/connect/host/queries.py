@@ -139,7 +139,7 @@ class Queries:
     def _started(self, hosted: HostedQuery) -> Any:
         plan = hosted.plan
         found = self._plugins.find(plan.config["connector.class"]).kind
-        checkpoint = Path(self._settings.folder) / plan.name / str(plan.generation)
+        checkpoint = self._settings.connector_folder(plan.name) / str(plan.generation)
         work = ConnectorWork(
             plan.name,
             f"{found.__module__}:{found.__qualname__}",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -20,6 +21,14 @@ class DriverSettings:
     master: str = "local[4,4]"
     secrets: Mapping[str, Any] = field(default_factory=dict)
     """Which references to secrets are resolved: the fields of SecretSources."""
+
+    def connector_folder(self, name: str) -> Path:
+        """The folder of a connector, with its checkpoints."""
+        return Path(self.folder) / name
+
+    def spool(self, name: str) -> Path:
+        """The folder for messages that a push source has received; all checkpoints share it."""
+        return self.connector_folder(name) / "spool"
 
     def kafka_options(self) -> dict[str, str]:
         """The client as options of Spark's source and sink."""

@@ -10,7 +10,13 @@ from headrace.connect.host.source_letters import SOURCE_ROW, SOURCE_TOPIC, with_
 from headrace.connect.host.source_reader import OFFSET_COLUMN, StreamWork, data_source_class
 from headrace.connect.host.stored_offsets import source_offsets
 from headrace.connect.host.work import ConnectorWork
-from headrace.connect.plugin import PermanentError, Source, SourceStream
+from headrace.connect.plugin import (
+    HEADERS_TYPE,
+    PermanentError,
+    PushSource,
+    Source,
+    SourceStream,
+)
 from headrace.connect.transforms.applying import apply
 
 if TYPE_CHECKING:
@@ -25,6 +31,11 @@ def source_rows(
     """The records of all streams of a source, as the topic sink takes them."""
     source = work.connector()
     assert isinstance(source, Source)
+    if isinstance(source, PushSource) and not settings.master.startswith("local"):
+        raise PermanentError(
+            f"{type(source).__name__} receives messages into files of the driver's machine: set "
+            "headrace.spark.master=local[*], or run this connector in a worker of its own"
+        )
     streams = source.streams()
     topics = [stream.topic for stream in streams]
     if len(set(topics)) < len(topics):
@@ -47,9 +58,8 @@ def _stream_records(
 ) -> Any:
     format_name = f"headrace-connect-{work.name}-{index}"
     limit = int(work.config.get("headrace.batch.max.rows") or RECORDS_AN_EPOCH)
-    spark.dataSource.register(
-        data_source_class(format_name, stream.schema, StreamWork(work, stream.topic, start, limit))
-    )
+    stream_work = StreamWork(work, stream.topic, start, limit, str(settings.spool(work.name)))
+    spark.dataSource.register(data_source_class(format_name, stream.schema, stream_work))
     rows = spark.readStream.format(format_name).load()
     records = stream_records(rows, work.config, stream, OFFSET_COLUMN)
     return _with_offsets(with_letters(records, work, stream.topic), settings)
@@ -69,7 +79,7 @@ def stream_records(rows: Any, config: Mapping[str, str], stream: SourceStream, *
         f.current_timestamp().alias("timestamp"),
         _key(stream).alias("key"),
         (f.col("value")[stream.value] if stream.value else f.col("value")).alias("value"),
-        f.lit(None).cast("array<struct<key:string,value:binary>>").alias("headers"),
+        _headers(stream).alias("headers"),
         f.col("value").alias(SOURCE_ROW),
         f.lit(stream.topic).alias(SOURCE_TOPIC),
         *others,
@@ -84,6 +94,13 @@ def _key(stream: SourceStream) -> Any:
     if not columns:
         return f.lit(None).cast("string")
     return columns[0] if len(columns) == 1 else f.struct(*columns)
+
+
+def _headers(stream: SourceStream) -> Any:
+    from pyspark.sql import functions as f
+
+    found = f.col("value")[stream.headers] if stream.headers else f.lit(None)
+    return found.cast(HEADERS_TYPE)
 
 
 def _with_offsets(records: Any, settings: DriverSettings) -> Any:

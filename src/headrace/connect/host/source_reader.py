@@ -7,6 +7,7 @@ a record of the offsets topic in the same transaction as the range.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from headrace.connect.host.work import (
     partition_key,
 )
 from headrace.connect.plugin import Source, SourceOffset, SourcePartition
+from headrace.connect.push.spooled_source import SpooledSource, spooled
 from headrace.pipelines.worker_socket import SentToTasks
 
 OFFSET_COLUMN = "_offset"
@@ -58,12 +60,17 @@ class StreamWork:
         topic: str,
         start: Mapping[str, SourceOffset],
         rows_an_epoch: int,
+        spool: str,
     ) -> None:
-        """`start` has the stored offsets by partition key, for a new checkpoint."""
+        """`start` has the stored offsets by partition key, for a new checkpoint.
+
+        `spool` is the folder for the messages of a push source.
+        """
         self.work = work
         self.topic = topic
         self.start = start
         self.rows_an_epoch = rows_an_epoch
+        self.spool = spool
 
 
 def data_source_class(format_name: str, ddl: str, stream: StreamWork) -> type[ConnectorDataSource]:
@@ -99,7 +106,7 @@ class ConnectorStreamReader(SentToTasks, DataSourceStreamReader):  # type: ignor
         if self._source is None:
             found = self._stream.work.connector()
             assert isinstance(found, Source)
-            self._source = found
+            self._source = spooled(found, Path(self._stream.spool))
         return self._source
 
     def initialOffset(self) -> StreamPosition:
@@ -158,6 +165,8 @@ class ConnectorStreamReader(SentToTasks, DataSourceStreamReader):  # type: ignor
         self._committed = dict(end)
 
     def stop(self) -> None:
+        if isinstance(self._source, SpooledSource):
+            self._source.close()
         self._source = None
 
 

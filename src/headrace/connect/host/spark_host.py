@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import logging
 import random
+import shutil
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -104,6 +105,16 @@ class SparkHost:
             if wanted.driver != SHARED:
                 del self._drivers[wanted.driver]
                 await driver.close()
+
+    async def delete(self, name: str) -> None:
+        """Stops the connector, and deletes the messages that it has received and not written.
+
+        The external system has them: they are not acknowledged. The checkpoint of a push source is
+        deleted as well, as it may name messages that it has planned to read.
+        """
+        await self.stop(name)
+        if self._settings.spool(name).exists():
+            await asyncio.to_thread(shutil.rmtree, self._settings.connector_folder(name))
 
     async def status(self, name: str) -> HostedStatus:
         """The state of a connector that was started; UNASSIGNED while Spark starts."""

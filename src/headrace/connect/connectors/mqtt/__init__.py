@@ -1,0 +1,1 @@
+"""Connectors for MQTT: a source that subscribes, and a sink that publishes."""

@@ -1,0 +1,1 @@
+"""Sources that receive messages: the spool on disk, and the source that is read from it."""

@@ -1,0 +1,251 @@
+"""The MQTT source against a Mosquitto server."""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paho.mqtt import publish
+from paho.mqtt.client import MQTTv5
+
+from headrace.connect.connectors.mqtt.source import MqttSource
+from headrace.connect.plugin import OptionError, PermanentError
+from headrace.connect.push.spooled_source import SpooledSource
+from tests.support.databases import killed
+from tests.support.message_brokers import MosquittoServer, mosquitto_program
+
+WITHIN_S = 60.0
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MosquittoServer]:
+    if mosquitto_program() is None:
+        pytest.skip("needs Mosquitto")
+    with MosquittoServer() as running:
+        yield running
+
+
+@pytest.fixture
+def config(server: MosquittoServer) -> dict[str, str]:
+    name = f"c{uuid.uuid4().hex[:8]}"
+    return {
+        "name": name,
+        "mqtt.server.uri": server.address,
+        "mqtt.topics": f"{name}/#",
+        "mqtt.connect.timeout.seconds": "20",
+        "kafka.topic": "readings",
+    }
+
+
+class Connection:
+    """The connector's reader, in place of Spark's."""
+
+    def __init__(self, config: dict[str, str], folder: Path) -> None:
+        self.folder = folder
+        self.source = SpooledSource(MqttSource(config), folder)
+        ((self.partition,),) = [stream.partitions for stream in self.source.streams()]
+        self.reached: Any = None
+
+    def rows(self, count: int, start: Any = None) -> list[Row]:
+        """The next rows, when there are as many."""
+        self.reached = start or self.reached
+        found: list[Row] = []
+        begin = time.monotonic()
+        while len(found) < count:
+            end = self.source.latest(self.partition, self.reached, 10_000)
+            assert time.monotonic() - begin < WITHIN_S, found
+            if end is None or end == self.reached:
+                time.sleep(0.01)
+                continue
+            for batch in self.source.read(self.partition, self.reached, end):
+                found += batch.to_pylist()
+            self.reached = end
+        return found
+
+    def commit(self) -> None:
+        self.source.commit(self.partition, self.reached)
+
+    def wait_for(self, is_enough: Callable[[], bool]) -> None:
+        begin = time.monotonic()
+        while not is_enough():
+            self.source.latest(self.partition, self.reached, 10_000)
+            assert time.monotonic() - begin < WITHIN_S
+            time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def connection(config: dict[str, str], folder: Path) -> Iterator[Connection]:
+    """A connection that has subscribed: a first message shows it."""
+    made = Connection(config, folder)
+    try:
+        yield made
+    finally:
+        made.source.close()
+
+
+def send(server: MosquittoServer, topic: str, *texts: str, qos: int = 1, **more: Any) -> None:
+    messages: list[Any] = [{"topic": topic, "payload": text, "qos": qos, **more} for text in texts]
+    publish.multiple(messages, "127.0.0.1", server.port, protocol=MQTTv5)
+
+
+def subscribed(config: dict[str, str], folder: Path, server: MosquittoServer) -> None:
+    """Let the server create the session, so that it keeps messages from now on."""
+    with connection(config, folder) as first:
+        name = config["name"]
+        send(server, f"{name}/ready", "ready", retain=True)
+        first.rows(1)
+        first.commit()
+    publish.single(f"{name}/ready", None, 1, True, "127.0.0.1", server.port)
+
+
+def test_a_message_has_its_topic_as_key_and_its_payload_as_value(
+    server: MosquittoServer, config: dict[str, str], tmp_path: Path
+) -> None:
+    subscribed(config, tmp_path / "first", server)
+    name = config["name"]
+    send(server, f"{name}/kitchen/temperature", "21.5")
+    with connection(config, tmp_path / "second") as connected:
+        rows = [row for row in connected.rows(1) if row["payload"]]
+        while not rows:
+            rows = connected.rows(1)
+        ((stream),) = connected.source.streams()
+    assert (stream.topic, stream.key, stream.value) == ("readings", ("topic",), "payload")
+    (row,) = rows
+    assert row["topic"] == f"{name}/kitchen/temperature"
+    assert row["payload"] == b"21.5"
+    headers = {each["key"]: each["value"] for each in row["headers"]}
+    assert headers["mqtt.topic"] == row["topic"].encode()
+    assert headers["mqtt.qos"] == b"1"
+    assert headers["mqtt.retained"] == b"false"
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("qos", ["1", "2"])
+def test_messages_of_the_time_without_a_connection_are_received(
+    server: MosquittoServer, config: dict[str, str], tmp_path: Path, qos: str, version: str
+) -> None:
+    config |= {"mqtt.qos": qos, "mqtt.protocol.version": version}
+    subscribed(config, tmp_path, server)
+    wanted = [str(n) for n in range(100)]
+    send(server, f"{config['name']}/n", *wanted, qos=int(qos))
+    with connection(config, tmp_path) as connected:
+        found: list[str] = []
+        while len(found) < 100:
+            rows = connected.rows(1)
+            connected.commit()
+            found += [row["payload"].decode() for row in rows if row["topic"].endswith("/n")]
+    assert found == wanted
+
+
+def test_messages_that_are_not_acknowledged_come_again_and_are_not_stored_twice(
+    server: MosquittoServer, config: dict[str, str], tmp_path: Path
+) -> None:
+    subscribed(config, tmp_path, server)
+    wanted = [str(n) for n in range(50)]
+    send(server, f"{config['name']}/n", *wanted)
+    with connection(config, tmp_path) as before:
+        before.wait_for(lambda: (before.source.latest(before.partition, None, 10**6) or {}) != {})
+        start = before.reached
+        before.rows(50)
+    # Not committed. The server delivers all of them again; the spool has them.
+    with connection(config, tmp_path) as after:
+        send(server, f"{config['name']}/n", "last")
+        found: list[str] = []
+        after.reached = start
+        while "last" not in found:
+            found += [row["payload"].decode() for row in after.rows(1) if row["topic"][-2:] == "/n"]
+        after.commit()
+    assert found == [*wanted, "last"]
+    # Committed. Nothing comes again, also without the spool.
+    with connection(config, tmp_path / "another") as later:
+        send(server, f"{config['name']}/n", "new")
+        assert [row["payload"] for row in later.rows(1)] == [b"new"]
+
+
+def test_more_messages_than_the_server_sends_at_once_are_received(
+    server: MosquittoServer, config: dict[str, str], tmp_path: Path
+) -> None:
+    config |= {"mqtt.receive.maximum": "10"}
+    subscribed(config, tmp_path, server)
+    wanted = {str(n) for n in range(100)}
+    send(server, f"{config['name']}/n", *wanted)
+    with connection(config, tmp_path) as connected:
+        found: set[str] = set()
+        while len(found) < 100:
+            rows = [row for row in connected.rows(1) if row["topic"].endswith("/n")]
+            found |= {row["payload"].decode() for row in rows}
+            connected.commit()
+    assert found == wanted
+
+
+def test_a_lost_connection_is_an_error_that_passes(
+    server: MosquittoServer, config: dict[str, str], tmp_path: Path
+) -> None:
+    with connection(config, tmp_path) as connected:
+        send(server, f"{config['name']}/n", "retained", retain=True)
+        connected.rows(1)
+        with killed(server), pytest.raises(ConnectionError, match="was lost"):
+            connected.wait_for(lambda: False)
+    send(server, f"{config['name']}/n", "after", retain=True)
+    with connection(config, tmp_path) as again:
+        again.reached = connected.reached
+        while [row["payload"] for row in again.rows(1)][-1] != b"after":
+            pass
+
+
+def check(config: dict[str, str], **options: str) -> None:
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    MqttSource({**config, **given}).check()
+
+
+def test_a_check_connects_logs_in_and_subscribes(config: dict[str, str]) -> None:
+    check(config)
+    check(config, mqtt_username="sensor", mqtt_password="secret")
+    check(config, mqtt_protocol_version="3.1.1")
+
+
+def test_a_check_does_not_end_the_connection_of_the_connector(
+    server: MosquittoServer, config: dict[str, str], tmp_path: Path
+) -> None:
+    with connection(config, tmp_path) as connected:
+        send(server, f"{config['name']}/n", "a", retain=True)
+        connected.rows(1)
+        check(config)
+        send(server, f"{config['name']}/n", "b")
+        assert [row["payload"] for row in connected.rows(1)] == [b"b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "text"),
+    [
+        ({"mqtt_username": "sensor", "mqtt_password": "wrong"}, "mqtt.server.uri", "refuses"),
+        ({"mqtt_topics": "a,a/#/b"}, "mqtt.topics", "a/#/b is not a topic filter"),
+        ({"mqtt_server_uri": "tcp://127.0.0.1:1"}, "mqtt.server.uri", "no MQTT server"),
+        ({"mqtt_server_uri": "http://localhost"}, "mqtt.server.uri", "is no address"),
+        ({"mqtt_qos": "3"}, "mqtt.qos", "Expected 0, 1 or 2"),
+        (
+            {"mqtt_server_uri": "ssl://127.0.0.1:1", "mqtt_ssl_trust_store_path": "/nowhere"},
+            "mqtt.ssl.trust.store.path",
+            "/nowhere is not a file",
+        ),
+    ],
+)  # fmt: skip
+def test_a_check_names_the_option_that_cannot_work(
+    config: dict[str, str], options: dict[str, str], option: str, text: str
+) -> None:
+    with pytest.raises(OptionError, match=text) as error:
+        check(config, **options)
+    assert error.value.option == option
+
+
+def test_a_refused_login_is_permanent(config: dict[str, str], tmp_path: Path) -> None:
+    config |= {"mqtt.username": "sensor", "mqtt.password": "wrong"}
+    with (
+        connection(config, tmp_path) as connected,
+        pytest.raises(PermanentError, match="refuses the connection"),
+    ):
+        connected.wait_for(lambda: False)
