@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.client.bearer import TokenSource
 from headrace.client.errors import ClientError
@@ -18,6 +18,13 @@ OAUTHBEARER = "OAUTHBEARER"
 GSSAPI = "GSSAPI"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, GSSAPI)
 DEFAULT_PORT = 9092
+
+
+class DelegationTokenSource(Protocol):
+    """A place with a delegation token, which may be another one at the next login."""
+
+    def read(self) -> tuple[str, str]:
+        """The id of the token, and its HMAC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,8 @@ class Security:
     password: str = field(default="", repr=False)
     by_token: bool = False
     """Whether user name and password are the id and the HMAC of a delegation token."""
+    delegation: DelegationTokenSource | None = None
+    """For SCRAM, instead of a user name and a password."""
     tokens: TokenSource | None = None
     """For OAUTHBEARER, instead of a password."""
     tickets: TicketSource | None = None
@@ -49,6 +58,13 @@ class Security:
     @property
     def login(self) -> bool:
         return self.protocol.startswith("SASL")
+
+    def current(self) -> "Security":
+        """The same with the delegation token of this moment, if it logs in with one."""
+        if self.delegation is None:
+            return self
+        username, password = self.delegation.read()
+        return replace(self, username=username, password=password, by_token=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +145,15 @@ def has_library_login(properties: Collection[str], security: "Security") -> bool
     return not security.login or (security.mechanism != GSSAPI and not from_file)
 
 
-def client_config(properties: Mapping[str, str], prefix: str = "") -> ClientConfig:
-    """The configuration of these properties; `prefix` precedes their names in errors."""
+def client_config(
+    properties: Mapping[str, str],
+    prefix: str = "",
+    delegation: DelegationTokenSource | None = None,
+) -> ClientConfig:
+    """The configuration of these properties; `prefix` precedes their names in errors.
+
+    With `delegation` they have no user and no password.
+    """
     said = _Properties(properties, prefix)
     return ClientConfig(
         bootstrap=parse_bootstrap(said.need("bootstrap.servers"), prefix + "bootstrap.servers"),
@@ -140,7 +163,7 @@ def client_config(properties: Mapping[str, str], prefix: str = "") -> ClientConf
         retry_backoff_s=said.seconds("retry.backoff.ms", 100),
         retry_backoff_max_s=said.seconds("retry.backoff.max.ms", 1000),
         connect_timeout_s=said.seconds("socket.connection.setup.timeout.ms", 10_000),
-        security=_security(said),
+        security=_security(said, delegation),
     )
 
 
@@ -210,7 +233,7 @@ class _Properties:
         return ClientError(f"{self.full_name(name)}: {why}")
 
 
-def _security(said: _Properties) -> Security:
+def _security(said: _Properties, delegation: DelegationTokenSource | None) -> Security:
     protocol = said.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise said.wrong("security.protocol", f"{protocol} is not one of {', '.join(PROTOCOLS)}")
@@ -229,7 +252,7 @@ def _security(said: _Properties) -> Security:
         username = tokens.client_id
     elif tickets is not None:
         username = tickets.principal
-    elif security.login:
+    elif security.login and delegation is None:
         username, password = _credentials(said)
     return Security(
         protocol=protocol,
@@ -242,6 +265,7 @@ def _security(said: _Properties) -> Security:
         username=username,
         password=password,
         by_token=_TOKEN_LOGIN.search(said.maybe("sasl.jaas.config") or "") is not None,
+        delegation=delegation,
         tokens=tokens,
         tickets=tickets,
     )

@@ -32,6 +32,7 @@ def login_requests(
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
     from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
+    security = security.current()
     user = f" as {security.username!r}" if security.username else ""
     what = f"logging in to {address}{user}"
     hands = yield SaslHandshakeRequest(mechanism=security.mechanism), SaslHandshakeResponse

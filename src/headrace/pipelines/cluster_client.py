@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.client.config import ClientConfig, client_config
+from headrace.pipelines.kafka_clusters import handed_properties
 
 CLIENT_ID = "headrace-spark"
 BOOTSTRAP_VARIABLE = "HEADRACE_BOOTSTRAP"
@@ -16,10 +17,16 @@ def cluster_client(
 ) -> ClientConfig:
     """The client for the options `kafka.*`, given without that prefix; ClientErrors include it.
 
-    Without an address in the options, the cluster of `headrace spark run` is used.
+    Without an address in the options, the cluster of `headrace spark run` is used; without a login,
+    that of `spark.kafka.clusters.*` for this address.
     """
     known = dict(properties)
     if "bootstrap.servers" not in known and environment.get(BOOTSTRAP_VARIABLE):
         known["bootstrap.servers"] = environment[BOOTSTRAP_VARIABLE]
-    client = client_config(known, "kafka.")
+    handed = handed_properties(known)
+    if handed is None:
+        client = client_config(known, "kafka.")
+    else:
+        properties, token = handed
+        client = client_config(properties, "kafka.", token)
     return client if "client.id" in known else replace(client, client_id=CLIENT_ID)

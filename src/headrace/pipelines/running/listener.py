@@ -16,7 +16,10 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
+from headrace.client.errors import ClientError
+from headrace.errors import KafkaError
 from headrace.pipelines.cluster_client import BOOTSTRAP_VARIABLE
+from headrace.pipelines.delegation_tokens import use_kafka_clusters
 from headrace.pipelines.running import progress, session
 from headrace.pipelines.running.gauges import Gauges
 from headrace.pipelines.running.progress import Query, SinkTarget
@@ -174,10 +177,21 @@ def watch_sessions(environment: Mapping[str, str] = os.environ) -> list[Progress
             except Exception:
                 # A program must not fail because its progress cannot be published.
                 log.warning("progress of queries will not be published", exc_info=True)
+            _use_kafka_clusters(spark)
         return spark
 
     SparkSession.Builder.getOrCreate = get_or_create
     return listeners
+
+
+def _use_kafka_clusters(spark: Any) -> None:
+    """Log in to the clusters of spark.kafka.clusters.*, which not all queries may need."""
+    if "connect" in type(spark).__module__:
+        return
+    try:
+        use_kafka_clusters(spark)
+    except (KafkaError, ClientError) as error:
+        log.warning("spark.kafka.clusters.* are not used: %s", error)
 
 
 def _attach(spark: Any, environment: Mapping[str, str]) -> ProgressListener:

@@ -1,0 +1,217 @@
+"""Spark's own settings `spark.kafka.clusters.*`: tasks log in with tokens that the driver gets."""
+
+import contextlib
+import io
+import json
+import re
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.client.errors import ClientError
+from headrace.errors import KafkaError
+from headrace.pipelines.delegation_tokens import DelegationTokens
+from headrace.pipelines.kafka_clusters import parse_clusters
+from tests.cli.conftest import execute
+from tests.security.secured import SecuredBroker
+from tests.support.stores import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PASSWORD = "pl4nted-p4ssword-of-alice"
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+EXPIRY_MS, LIFETIME_MS = 5_000, 10_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    settings = {
+        "delegation.token.secret.key": "pl4nted-token-key",
+        "delegation.token.expiry.time.ms": str(EXPIRY_MS),
+        "delegation.token.max.lifetime.ms": str(LIFETIME_MS),
+        "group.initial.rebalance.delay.ms": "0",
+        "headrace.audit.file": str(tmp_path_factory.mktemp("audit") / "audit.log"),
+    }
+    users = {"alice": PASSWORD}
+    with SecuredBroker(tmp_path_factory.mktemp("tokens"), users, settings) as running:
+        plain = ("--bootstrap", running.addresses["PLAINTEXT"])
+        assert execute("produce", "orders", "--create", *plain, stdin=b"a\nb\nc\n").code == 0
+        assert execute("topics", "create", "copies", *plain).code == 0
+        yield running
+
+
+def conf(broker: SecuredBroker, **more: str) -> dict[str, str]:
+    """The settings of a session, as Spark's documentation has them."""
+    address = broker.addresses["SASL_SSL"]
+    own = {
+        "auth.bootstrap.servers": address,
+        "target.bootstrap.servers.regex": re.escape(address),
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": broker.ca,
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": f'{MODULE} username="alice" password="{PASSWORD}";',
+        **more,
+    }
+    return {f"spark.kafka.clusters.here.{name}": value for name, value in own.items()}
+
+
+@pytest.fixture
+def tokens(spark: SparkSession, broker: SecuredBroker) -> Iterator[DelegationTokens]:
+    held = DelegationTokens(parse_clusters(conf(broker)), spark.sparkContext.addFile)
+    held.start()
+    yield held
+    held.stop()
+
+
+def hmacs(folder: Path) -> set[str]:
+    """The secrets of all tokens so far."""
+    return {
+        row["token"]["hmac"]
+        for path in folder.glob("*.json")
+        for row in json.loads(path.read_text())
+    }
+
+
+def test_source_and_sink_log_in_with_tokens_that_nothing_shows(
+    spark: SparkSession, broker: SecuredBroker, tokens: DelegationTokens, tmp_path: Path
+) -> None:
+    address = broker.addresses["SASL_SSL"]
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        orders = (
+            spark.readStream.format("headrace")
+            .option("kafka.bootstrap.servers", address)
+            .option("subscribe", "orders")
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        query = (
+            orders.writeStream.format("headrace")
+            .option("kafka.bootstrap.servers", address)
+            .option("topic", "copies")
+            .option("delivery", "exactly-once")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        query.explain(True)
+        print(query.lastProgress)
+        read = spark.read.format("headrace").option("kafka.bootstrap.servers", address)
+        copies = read.option("subscribe", "copies").load()
+        copies.explain(True)
+        assert sorted(bytes(row.value) for row in copies.collect()) == [b"a", b"b", b"c"]
+    handed = Path(spark.sparkContext.getConf().get("spark.local.dir") or "")
+    secrets = {PASSWORD, *hmacs(tokens._folder)}
+    assert len(secrets) > 1
+    written = {
+        str(path): path.read_text(errors="replace")
+        for folder in (tmp_path / "checkpoint", handed)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    written |= {"shown": shown.getvalue(), "broker": broker.log()}
+    leaks = {where for where, text in written.items() for one in secrets if one in text}
+    assert all("headrace-kafka-clusters-" in where for where in leaks), leaks
+    for where in leaks:
+        modes = [stat.S_IMODE(part.stat().st_mode) for part in (Path(where), *Path(where).parents)]
+        assert any(not mode & 0o077 for mode in modes), "other users cannot read the file"
+    audit = Path(broker._settings["headrace.audit.file"]).read_text()
+    logins = [json.loads(line) for line in audit.splitlines()]
+    assert {one["principal"] for one in logins if one["event"] == "login"} == {"User:alice"}
+
+
+def test_a_stream_outlives_its_tokens(
+    spark: SparkSession, broker: SecuredBroker, tokens: DelegationTokens, tmp_path: Path
+) -> None:
+    plain = ("--bootstrap", broker.addresses["PLAINTEXT"])
+    for topic in ("in", "out"):
+        assert execute("topics", "create", topic, *plain).code == 0
+    address, began = broker.addresses["SASL_SSL"], time.monotonic()
+    query = (
+        spark.readStream.format("headrace")
+        .option("kafka.bootstrap.servers", address)
+        .option("subscribe", "in")
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("headrace")
+        .option("kafka.bootstrap.servers", address)
+        .option("topic", "out")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="1 second")
+        .start()
+    )
+
+    def copied() -> list[str]:
+        return execute("consume", "out", *plain).text.split()
+
+    try:
+        assert execute("produce", "in", *plain, stdin=b"first\n").code == 0
+        eventually(lambda: copied() == ["first"], "the stream has copied the first record")
+        # The first token cannot be renewed any longer, and the broker ends its connections.
+        eventually(lambda: len(hmacs(tokens._folder)) > 1, "another token was handed over")
+        time.sleep(max(began + LIFETIME_MS / 1000 + 2 - time.monotonic(), 0))
+        assert execute("produce", "in", *plain, stdin=b"second\n").code == 0
+        eventually(lambda: copied() == ["first", "second"], "the stream has copied both records")
+        assert query.exception() is None
+    finally:
+        query.stop()
+
+
+def test_a_program_of_spark_run_uses_the_settings(broker: SecuredBroker, tmp_path: Path) -> None:
+    program = tmp_path / "count.py"
+    program.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        "read = spark.read.format('headrace').option('subscribe', 'orders')\n"
+        f"read = read.option('kafka.bootstrap.servers', {broker.addresses['SASL_SSL']!r})\n"
+        "print('records:', read.load().count())\n"
+    )
+    words = [word for name, value in conf(broker).items() for word in ("--conf", f"{name}={value}")]
+    plain = ("--bootstrap", broker.addresses["PLAINTEXT"], "--master", "local[1]")
+    done = execute("spark", "run", *plain, *words, str(program))
+    assert "records: 3" in done.text, done.err
+
+
+def test_a_login_in_the_options_is_used_instead(
+    spark: SparkSession, broker: SecuredBroker, tokens: DelegationTokens
+) -> None:
+    options = {
+        "kafka.bootstrap.servers": broker.addresses["SASL_SSL"],
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.ca.location": broker.ca,
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.username": "nobody",
+        "kafka.sasl.password": "wrong",
+        "subscribe": "orders",
+    }
+    with pytest.raises(Exception, match="'nobody': authentication failed"):
+        spark.read.format("headrace").options(**options).load().count()
+
+
+def test_a_refused_login_of_the_driver_is_an_error(broker: SecuredBroker) -> None:
+    jaas = f'{MODULE} username="alice" password="wrong";'
+    clusters = parse_clusters(conf(broker, **{"kafka.sasl.jaas.config": jaas}))
+    with pytest.raises(KafkaError, match="authentication failed"):
+        DelegationTokens(clusters, lambda path: None).start()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"security.protocol": "SSL"}, "auth.bootstrap.servers is missing"),
+        ({"auth.bootstrap.servers": "a:1", "no.such": "x"}, "here.no.such: no such setting"),
+        ({"auth.bootstrap.servers": "a:1", "target.bootstrap.servers.regex": "("}, "expression"),
+        ({"auth.bootstrap.servers": "a:1", "sasl.token.mechanism": "PLAIN"}, "SCRAM-SHA-512"),
+        ({"auth.bootstrap.servers": "a:1", "security.protocol": "TLS"}, "expected one of"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(settings: dict[str, str], message: str) -> None:
+    given = {f"spark.kafka.clusters.here.{name}": value for name, value in settings.items()}
+    with pytest.raises(ClientError, match=re.escape(message)):
+        parse_clusters(given)
