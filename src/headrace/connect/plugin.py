@@ -266,8 +266,11 @@ class TableSink(Sink):
 
     once = True
     interval_ms = 5000
-    format: ClassVar[str]
+    spark_format: ClassVar[str]
     """The name of Spark's sink."""
+    origin: ClassVar[Mapping[str, str]] = {name: name for name in ("topic", "partition", "offset")}
+    """Columns with the record's topic, partition, offset or timestamp, unless the value has a field
+    with this name."""
 
     def check(self) -> None:
         self.table_options()

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -16,7 +17,9 @@ from pyspark.sql.types import (
 
 from headrace.pipelines.lake.delta import DeltaLake
 from headrace.pipelines.lake.files import TaskFiles
+from headrace.pipelines.lake.folders import FolderRule
 from headrace.pipelines.lake.iceberg import IcebergLake, in_warehouse
+from headrace.pipelines.lake.parquet import ParquetLake
 from headrace.pipelines.lake.views import TableView, open_view
 from headrace.pipelines.lake.writers import LakeSink
 from headrace.pipelines.sink.epoch import Epoch
@@ -104,3 +107,23 @@ class Lake:
         if self.kind == "delta":
             return open_view(str(self.home / "orders"))
         return open_view("sales.orders", warehouse=str(self.home))
+
+
+class PlainFiles:
+    """Parquet files without a table's log, in folders by partition."""
+
+    def __init__(self, home: Path) -> None:
+        self.root = home / "orders"
+        self.table = ParquetLake(str(self.root), FolderRule(fields=("partition",)))
+
+    def sink(self) -> LakeSink:
+        return LakeSink(self.table, SPARK_SCHEMA, False)
+
+    def commit(self, epoch: Epoch, *batches: pa.RecordBatch) -> None:
+        """One task a batch."""
+        sink = self.sink()
+        sink.commit([sink.write(epoch, iter([batch])) for batch in batches])
+
+    def offsets(self) -> list[int]:
+        found = ds.dataset(self.root, partitioning="hive").to_table()
+        return sorted(found.column("offset").to_pylist())

@@ -58,7 +58,7 @@ def table_writer(
 
 def _spark_writer(sink: TableSink, schema: StructType) -> Any:
     """The writer of Spark's sink, whose parts are called here: tasks write, the driver commits."""
-    package = importlib.import_module(f"pyspark_{sink.format.replace('-', '_')}")
+    package = importlib.import_module(f"pyspark_{sink.spark_format.replace('-', '_')}")
     return package.DefaultSource(dict(sink.table_options())).streamWriter(schema, False)
 
 
@@ -105,7 +105,7 @@ def _table_rows(rows: Any, work: ConnectorWork, sink: TableSink) -> Any:
         )
     records = records.where(f.col("value").isNotNull() | f.col("_error").isNotNull())
     columns, problems = _fitted(kind, sink.table_schema())
-    origin = [f.col(name) for name in ("topic", "partition", "offset") if name not in kind.names]
+    origin = [f.col(of).alias(name) for name, of in sink.origin.items() if name not in kind.names]
     good = f.col("_error").isNull()
     problem = f.when(good, f.coalesce(*problems)) if problems else f.lit(None).cast("string")
     records = records.withColumn("_problem", problem).withColumn(ROW, f.struct(*columns, *origin))

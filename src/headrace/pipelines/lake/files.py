@@ -46,6 +46,8 @@ class TableFolder:
 
     filesystem: pafs.FileSystem
     root: str
+    ending: str = ".parquet"
+    """The ending of the names of new files."""
 
     def at(self, path: str) -> str:
         return f"{self.root}/{path}" if self.root else path

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.pipelines.lake.partitioning import FileLayout, Values, split
+from headrace.pipelines.lake.json_lines import JsonLinesWriter
+from headrace.pipelines.lake.partitioning import FileLayout, Values
 from headrace.pipelines.lake.statistics import delta_statistics
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ class _Waiting:
 class _Open:
     path: str
     resources: ExitStack
-    writer: pq.ParquetWriter
+    writer: pq.ParquetWriter | JsonLinesWriter
     footers: list[pq.FileMetaData]
+    """Of a Parquet file, when it is closed."""
+    rows: int = 0
     with_nan: set[str] = field(default_factory=set)
 
 
@@ -92,7 +95,7 @@ class OpenTableFiles:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows with the columns of the layout."""
-        for values, rows in split(batch, self._layout.partition_by):
+        for values, rows in self._layout.split(batch):
             waiting = self._waiting.setdefault(values, _Waiting())
             waiting.batches.append(rows.select(self._schema.names))
             waiting.rows += rows.num_rows
@@ -107,7 +110,6 @@ class OpenTableFiles:
         """Write the buffered rows and close all files; returns the files."""
         for values in list(self._waiting):
             self._write(values)
-            self._close(values)
         for values in list(self._open):
             self._close(values)
         return tuple(self._done)
@@ -122,17 +124,26 @@ class OpenTableFiles:
     def _write(self, values: Values) -> None:
         waiting = self._waiting.pop(values)
         self._waiting_bytes -= waiting.size_bytes
-        file = self._open.pop(values, None) or self._create()
-        self._open[values] = file
-        if len(self._open) > OPEN_FILES:
-            self._close(next(iter(self._open)))
         rows = pa.Table.from_batches(waiting.batches, self._schema)
-        file.with_nan.update(_with_nan(rows))
-        file.writer.write_table(rows, row_group_size=GROUP_ROWS)
+        limit = self._layout.file_rows
+        while rows.num_rows:
+            file = self._open.pop(values, None) or self._create()
+            self._open[values] = file
+            if len(self._open) > OPEN_FILES:
+                self._close(next(iter(self._open)))
+            some = rows.slice(0, limit - file.rows) if limit else rows
+            file.with_nan.update(_with_nan(some))
+            file.writer.write_table(some, row_group_size=GROUP_ROWS)
+            file.rows += some.num_rows
+            if file.rows == limit:
+                self._close(values)
+            rows = rows.slice(some.num_rows)
 
     def _create(self) -> _Open:
         # The number preserves the order of the files of one partition.
-        path = f"{self._folder}/{self._name}-{len(self._paths):05d}-{uuid.uuid4()}.parquet"
+        path = (
+            f"{self._folder}/{self._name}-{len(self._paths):05d}-{uuid.uuid4()}{self._table.ending}"
+        )
         if not self._paths:
             self._table.filesystem.create_dir(self._table.at(self._folder), recursive=True)
         self._paths.append(path)
@@ -140,19 +151,25 @@ class OpenTableFiles:
         with ExitStack() as resources:
             out = self._table.filesystem.open_output_stream(self._table.at(path))
             resources.enter_context(out)
-            writer = pq.ParquetWriter(
-                out, self._schema, compression="zstd", metadata_collector=footers
-            )
+            writer = self._writer(out, footers)
             resources.enter_context(writer)
             return _Open(path, resources.pop_all(), writer, footers)
+
+    def _writer(
+        self, out: pa.NativeFile, footers: list[pq.FileMetaData]
+    ) -> pq.ParquetWriter | JsonLinesWriter:
+        if self._layout.format == "jsonl":
+            return JsonLinesWriter(out)
+        return pq.ParquetWriter(out, self._schema, compression="zstd", metadata_collector=footers)
 
     def _close(self, values: Values) -> None:
         file = self._open.pop(values)
         file.resources.close()
-        (footer,) = file.footers
         size = self._table.filesystem.get_file_info(self._table.at(file.path)).size
-        statistics = delta_statistics(footer, self._schema, file.with_nan)
-        self._done.append(WrittenFile(file.path, footer.num_rows, size, values, statistics))
+        statistics = ""
+        for footer in file.footers:
+            statistics = delta_statistics(footer, self._schema, file.with_nan)
+        self._done.append(WrittenFile(file.path, file.rows, size, values, statistics))
 
 
 def _with_nan(rows: pa.Table) -> Iterator[str]:

@@ -27,6 +27,9 @@ class FileLayout:
     partition_by: tuple[str, ...] = ()
     # Iceberg keeps partition columns in the data files, Delta only in its log.
     values_in_files: bool = True
+    # How many rows a file has at most; 0: no limit.
+    file_rows: int = 0
+    format: str = "parquet"
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -34,6 +37,10 @@ class FileLayout:
         if self.values_in_files:
             return self.schema
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Values, pa.RecordBatch]]:
+        """The rows of each partition, in the order of the batch."""
+        return split(batch, self.partition_by)
 
 
 def parse(text: str | None) -> tuple[str, ...] | None:

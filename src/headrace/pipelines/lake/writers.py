@@ -111,10 +111,7 @@ class LakeSink:
         paths = [file.path for file in files]
         merged = ranges.merge(message.ranges for message in done)
         folder = self._table.folder()
-        last = self._table.last_epoch(epoch.query)
         try:
-            if last is not None and last >= epoch.number:
-                raise EpochTaken
             self._table.append(EpochCommit(epoch, files, merged, self._layout, self._overwrite))
         except EpochTaken:
             _log.warning("epoch %d of query %s is in the table already", epoch.number, epoch.query)

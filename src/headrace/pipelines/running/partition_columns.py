@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-SINKS = frozenset({"headrace-delta", "headrace-iceberg"})
+SINKS = frozenset({"headrace-delta", "headrace-iceberg", "headrace-parquet"})
 OPTION = "partitionBy"
 
 

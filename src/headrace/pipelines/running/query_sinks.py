@@ -24,6 +24,7 @@ _KINDS = {
     "headrace": "headrace",
     "headrace-delta": "delta",
     "headrace-iceberg": "iceberg",
+    "headrace-parquet": "parquet",
     "console": "console",
     "noop-table": "noop",
     "MemorySink": "memory",
@@ -152,7 +153,7 @@ def _of_table(
     topic = table = path = None
     if name in ("headrace", "KafkaTable"):
         topic = options.get("topic")
-    elif name == "headrace-delta":
+    elif name in ("headrace-delta", "headrace-parquet"):
         path = options.get("path") or options.get("table")
     elif name == "headrace-iceberg":
         table = options.get("table") or options.get("path")
