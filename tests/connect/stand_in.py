@@ -16,6 +16,9 @@ class StandInHost:
         self.unreachable: set[str] = set()
         """Connectors whose start fails as if the cluster did not respond."""
 
+    def prepare(self) -> None:
+        pass
+
     async def start(self, plan: ConnectorPlan) -> None:
         self.calls.append(("start", plan.name))
         if plan.name in self.refuses:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -11,15 +12,19 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 ANSWER_TIMEOUT_S = 30.0
 MOST_ANSWER_BYTES = 32_000_000
+UNSENT = (ConnectionRefusedError, socket.gaierror)
+"""Errors before a request is sent: no such port, no such host."""
 
 
 class ConnectError(Exception):
     """Connect does not answer, or answers with an error."""
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    def __init__(self, message: str, status: int = 0, *, unsent: bool = False) -> None:
         super().__init__(message)
         self.status = status
         """The HTTP status; 0 without an answer."""
+        self.unsent = unsent
+        """Whether the request has certainly not been carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,8 @@ class ConnectRest:
         except OSError as error:
             reason = getattr(error, "reason", error)
             text = getattr(reason, "strerror", None) or reason
-            raise ConnectError(f"Kafka Connect at {self.url} does not answer: {text}") from None
+            message = f"Kafka Connect at {self.url} does not answer: {text}"
+            raise ConnectError(message, unsent=isinstance(reason, UNSENT)) from None
 
     def _parsed(self, text: bytes) -> object:
         if not text:

@@ -1,4 +1,5 @@
-"""Records of fetched batches, as `read_committed` consumers see them."""
+"""Records of fetched batches, as `read_committed` consumers see them, and those behind the last
+stable offset that are committed, too."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -50,3 +51,33 @@ def visible_batches(
         if header.attributes & TRANSACTIONAL and header.producer_id in aborting:
             continue
         yield start, end, header
+
+
+class RecordsBehindOpenTransaction:
+    """Records behind the last stable offset whose own transactions have been committed.
+
+    The transaction that holds the last stable offset is open, but later ones may have ended; their
+    markers tell how.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, list[TopicRecord]] = {}
+
+    def take(self, data: bytes | bytearray, bounds: list[int]) -> Iterator[TopicRecord]:
+        """The records that these batches complete, in the order of the commits."""
+        for start, end in pairwise(bounds):
+            header = read_header(data, start)
+            if header.attributes & CONTROL:
+                ended = self._open.pop(header.producer_id, [])
+                marker = decode_marker(data[start:end])
+                if marker is not None and marker.commit:
+                    yield from ended
+                continue
+            records = [
+                TopicRecord(record.offset, record.key, record.value)
+                for record in iterate(data, start, end, MAX_DECOMPRESSED_BYTES)
+            ]
+            if header.attributes & TRANSACTIONAL:
+                self._open.setdefault(header.producer_id, []).extend(records)
+            else:
+                yield from records

@@ -1,10 +1,10 @@
 """Groups: list, describe and delete them; read and commit their offsets."""
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.client.cluster import GROUP, Cluster
+from headrace.client.consumer_protocol import MalformedProtocol, decode_assignment
 from headrace.client.errors import (
     ClientError,
     Unreachable,
@@ -232,28 +232,11 @@ def _sorted(members: Iterable[MemberDescription]) -> tuple[MemberDescription, ..
 
 
 def _decoded(assignment: bytes) -> tuple[TopicPartition, ...] | None:
-    """The partitions of a ConsumerProtocolAssignment of any version; None if it is malformed.
-
-    The layout: version int16; topics: int32 count, each a string (int16 length) and partitions
-    (int32 count, int32 each); then bytes for the members themselves.
-    """
-    if not assignment:  # the leader has not sent the assignment yet
-        return ()
-    found: list[TopicPartition] = []
+    """The partitions of an assignment; None if it is malformed."""
     try:
-        (topics,) = struct.unpack_from(">i", assignment, 2)
-        at = 6
-        for _ in range(topics):
-            (size,) = struct.unpack_from(">h", assignment, at)
-            topic = assignment[at + 2 : at + 2 + size].decode()
-            at += 2 + size
-            (count,) = struct.unpack_from(">i", assignment, at)
-            indexes = struct.unpack_from(f">{count}i", assignment, at + 4)
-            found += [TopicPartition(topic, index) for index in indexes]
-            at += 4 + 4 * count
-    except (struct.error, UnicodeDecodeError):
+        return decode_assignment(assignment).partitions
+    except MalformedProtocol:
         return None
-    return tuple(sorted(found))
 
 
 def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, KafkaError]:

@@ -6,12 +6,17 @@ restarted reader takes its old place immediately, and a second reader with the s
 first.
 """
 
-import struct
 import threading
 from collections.abc import Iterable, Mapping
 
 from headrace.client.cluster import GROUP, Cluster
 from headrace.client.config import ClientConfig
+from headrace.client.consumer_protocol import (
+    MemberAssignment,
+    MemberSubscription,
+    encode_assignment,
+    encode_subscription,
+)
 from headrace.client.errors import ClientError, check, is_retriable
 from headrace.client.groups import Committed, GroupMembership, commit_offsets
 from headrace.errors import ErrorCode, KafkaError
@@ -198,7 +203,8 @@ class GroupMember:
         from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
         from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-        topics = sorted({each.topic for each in self._wanted})
+        topics = tuple(sorted({each.topic for each in self._wanted}))
+        subscription = encode_subscription(MemberSubscription(topics))
         join = JoinGroupRequest(
             group_id=GroupId(self._group),
             session_timeout=milliseconds(self._session_timeout_ms),
@@ -206,7 +212,7 @@ class GroupMember:
             member_id=self._member_id,
             group_instance_id=self._instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=(JoinGroupRequestProtocol(name=PROTOCOL, metadata=_subscription(topics)),),
+            protocols=(JoinGroupRequestProtocol(name=PROTOCOL, metadata=subscription),),
             reason="a query shows what it reads",
         )
         joined = self._cluster.ask(join, JoinGroupResponse, self._coordinator())
@@ -240,23 +246,5 @@ class GroupMember:
         return int(joined.generation_id), synced.assignment, leads
 
 
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack(">h", len(raw)) + raw
-
-
-def _subscription(topics: Iterable[str]) -> bytes:
-    """A ConsumerProtocolSubscription v0: topics, no user data."""
-    names = [_text(topic) for topic in topics]
-    return struct.pack(">hi", 0, len(names)) + b"".join(names) + struct.pack(">i", -1)
-
-
 def _assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """A ConsumerProtocolAssignment v0: partitions by topic, no user data."""
-    topics: dict[str, list[int]] = {}
-    for each in sorted(partitions):
-        topics.setdefault(each.topic, []).append(each.partition)
-    out = struct.pack(">hi", 0, len(topics))
-    for topic, numbers in topics.items():
-        out += _text(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
-    return out + struct.pack(">i", -1)
+    return encode_assignment(MemberAssignment(tuple(partitions)))

@@ -61,6 +61,9 @@ class HostedStatus:
 class Host(Protocol):
     """Runs connectors as Spark queries."""
 
+    def prepare(self) -> None:
+        """Connectors will probably be started soon."""
+
     async def start(self, plan: ConnectorPlan) -> None:
         """Runs the connector, in place of one with this name; returns before it runs."""
 

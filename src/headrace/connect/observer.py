@@ -6,6 +6,7 @@ Requests never read these states back: they ask the host.
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from headrace.connect.hosting import HostedStatus, RunState
 from headrace.connect.runner import ConnectorRunner, WorkerOptions
@@ -18,11 +19,16 @@ INTERVAL_S = 2.0
 
 
 class StatusObserver:
-    """Asks for the state of all connectors from time to time, and records changes."""
+    """Asks for the state of this worker's connectors from time to time, and records changes."""
 
     def __init__(
-        self, store: ConnectStore, runner: ConnectorRunner, options: WorkerOptions
+        self,
+        store: ConnectStore,
+        runner: ConnectorRunner,
+        options: WorkerOptions,
+        owns: Callable[[str], bool],
     ) -> None:
+        self._owns = owns
         self._store = store
         self._runner = runner
         self._options = options
@@ -48,16 +54,24 @@ class StatusObserver:
     async def _look(self) -> None:
         found: dict[tuple[str, int | None], StatusRecord] = {}
         topics: list[TopicUse] = []
-        for name, connector in list(self._store.configs.connectors.items()):
+        connectors = self._store.configs.connectors
+        for name, connector in list(connectors.items()):
+            if not self._owns(name):
+                continue
             status = await self._runner.status(name)
-            record = StatusRecord(status.state.value, self._options.worker_id, status.trace)
+            record = StatusRecord(status.state.value, self._options.address.worker_id, status.trace)
             found[name, None] = record
             if status.state is not RunState.STOPPED:
                 found |= {(name, task): record for task in range(len(connector.tasks))}
             topics += self._new_topics(name, status)
             if status.tasks is not None:
                 await self._runner.bound_tasks(name, status.tasks)
-        gone = [key for key in self._written if key not in found]
+        # What has moved to another worker is recorded by that one.
+        gone = [
+            key
+            for key in self._written
+            if key not in found and (key[0] not in connectors or self._owns(key[0]))
+        ]
         changed = [(*key, each) for key, each in found.items() if self._written.get(key) != each]
         await self._store.write_statuses([*changed, *((*key, None) for key in gone)])
         await self._store.write_topics(topics)

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,10 +12,13 @@ from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig
 from headrace.client.errors import ClientError
 from headrace.connect import offsets
+from headrace.connect.checkpoint_folder import folder_id
+from headrace.connect.errors import NotOwner
 from headrace.connect.hosting import ConnectorPlan, Host, HostedStatus, RunState
 from headrace.connect.log_levels import set_level
 from headrace.connect.plugins import Plugins, UnknownPlugin
 from headrace.connect.secrets import SecretSources
+from headrace.connect.sharing.slots import slot_of
 from headrace.connect.storage.records import (
     CommitChange,
     Config,
@@ -31,7 +35,7 @@ from headrace.connect.storage.state import ConnectorState
 from headrace.connect.storage.store import ConnectStore
 from headrace.connect.validation import CONVERTERS
 from headrace.errors import KafkaError
-from headrace.service.errors import HttpError
+from headrace.service.errors import HttpError, StartFailure
 
 log = logging.getLogger("headrace.connect")
 
@@ -44,17 +48,44 @@ BASIS = ("connector.class", "topics", "topics.regex")
 """A checkpoint holds for one class and one set of topics."""
 
 
+@dataclass(slots=True)
+class WorkerAddress:
+    """How clients and other workers reach this worker."""
+
+    host: str
+    port: int
+    """0 until the process listens, if it chooses a free port."""
+    scheme: str = "http"
+
+    @property
+    def worker_id(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.worker_id}"
+
+    def listening(self, port: int) -> None:
+        """The process listens on this port."""
+        self.port = self.port or port
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """What the operator chooses for connectors."""
 
     client: ClientConfig
-    worker_id: str
-    """HOST:PORT, as other workers and clients reach this one."""
+    address: WorkerAddress
+    group: str
+    """The group in which workers share the connectors."""
     defaults: Mapping[str, str]
     """Converters and their options, for connectors without converters of their own."""
     secrets: SecretSources
-    scheme: str = "http"
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    folder: str
+    """Where the checkpoints are."""
     shows_secrets: bool = False
     tracks_topics: bool = True
     resets_topics: bool = True
@@ -64,12 +95,19 @@ class ConnectorRunner:
     """The connectors that run, or should."""
 
     def __init__(
-        self, store: ConnectStore, host: Host, plugins: Plugins, options: WorkerOptions
+        self,
+        store: ConnectStore,
+        host: Host,
+        plugins: Plugins,
+        options: WorkerOptions,
+        owns: Callable[[str], bool],
     ) -> None:
+        """`owns` tells whether this worker runs a connector."""
         self._store = store
         self._host = host
         self._plugins = plugins
         self._options = options
+        self._owns = owns
         self._running: dict[str, ConnectorPlan] = {}
         self._failures: dict[str, HostedStatus] = {}
         """Connectors that could not be started, and why."""
@@ -78,13 +116,23 @@ class ConnectorRunner:
         self._turns: dict[str, asyncio.Lock] = {}
         self._statuses: dict[str, tuple[float, HostedStatus]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._folder_id = ""
         self._started = False
 
-    def start(self) -> None:
-        """Start what the config topic says, now that it has been read."""
+    async def start(self) -> None:
+        """Follow the config topic, now that it has been read."""
+        try:
+            self._folder_id = await asyncio.to_thread(folder_id, self._options.folder)
+        except OSError as error:
+            raise StartFailure(
+                f"the folder for checkpoints, {self._options.folder} (headrace.connect.folder), "
+                f"cannot be written: {error.strerror}"
+            ) from error
         self._started = True
-        for name in self._store.configs.connectors:
-            self._settle_soon(name)
+        configs = self._store.configs
+        if any(configs.target(name) is TargetState.STARTED for name in configs.connectors):
+            # The group assigns connectors after some seconds, and Spark takes longer to start.
+            self._host.prepare()
 
     async def stop(self) -> None:
         """Returns when no connector runs."""
@@ -97,6 +145,17 @@ class ConnectorRunner:
     def turn(self, name: str) -> asyncio.Lock:
         """Requests for one connector take turns, and so does what carries them out."""
         return self._turns.setdefault(name, asyncio.Lock())
+
+    @asynccontextmanager
+    async def owned_turn(self, name: str) -> AsyncIterator[None]:
+        """The turn of a request that changes a connector; NotOwner if this worker does not run it.
+
+        The slot of the connector is not released before the turn ends.
+        """
+        async with self.turn(name):
+            if not self._owns(name):
+                raise NotOwner
+            yield
 
     def changed(self, change: ConfigChange) -> None:
         """Called after a record of the config topic is replayed."""
@@ -132,7 +191,7 @@ class ConnectorRunner:
 
     async def restart(self, name: str) -> None:
         """Start the connector again, if it should run."""
-        async with self.turn(name):
+        async with self.owned_turn(name):
             if self._running.pop(name, None) is not None:
                 await self._host.stop(name)
         await self.settle(name)
@@ -162,7 +221,16 @@ class ConnectorRunner:
                 trace = f"{type(error).__name__}: {error}"
                 self._failures[name] = HostedStatus(RunState.FAILED, trace)
 
+    async def settle_slots(self, slots: Set[int]) -> None:
+        """The same for all connectors of some slots, also those whose requests have their turn."""
+        names = {*self._store.configs.connectors, *self._turns}
+        await asyncio.gather(*(self.settle(name) for name in names if slot_of(name) in slots))
+
     async def _carry_out(self, name: str) -> None:
+        if not self._owns(name):
+            if self._running.pop(name, None) is not None:
+                await self._host.stop(name)
+            return
         found = self._store.configs.connectors.get(name)
         target = self._store.configs.target(name)
         if found is None:
@@ -246,9 +314,10 @@ class ConnectorRunner:
             raise HttpError(500, f"The offsets cannot be read or written: {error}") from error
 
     async def _generation(self, name: str, config: Config) -> GenerationChange:
-        """The checkpoint of a connector; a new one if its class or its topics are others."""
+        """The checkpoint of a connector; a new one if its class or its topics are others, or if it
+        is in a folder that this worker does not have."""
         found = self._store.configs.generations.get(name)
-        if found is not None and found.basis == _basis(config):
+        if found is not None and found.basis == _basis(config) and found.folder == self._folder_id:
             return found
         return await self.begin_generation(name, config)
 
@@ -256,7 +325,7 @@ class ConnectorRunner:
         """Let the connector begin a new checkpoint, at its offsets, when it is started."""
         found = self._store.configs.generations.get(name)
         number = 0 if found is None else found.generation + 1
-        made = GenerationChange(name, number, _basis(config))
+        made = GenerationChange(name, number, _basis(config), self._folder_id)
         await self._store.write_configs(made)
         return made
 

@@ -1,7 +1,9 @@
 """Builds a Connect worker from its settings: its topics, its host, and its HTTP service."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import partial
 
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
@@ -12,8 +14,10 @@ from headrace.connect.hosting import Host
 from headrace.connect.plugins import Plugins
 from headrace.connect.rest.call import ConnectCall
 from headrace.connect.rest.routes import ROUTES
-from headrace.connect.runner import WorkerOptions
+from headrace.connect.runner import WorkerAddress, WorkerOptions
 from headrace.connect.secrets import SecretSources
+from headrace.connect.sharing.forwarding import Forwarder
+from headrace.connect.sharing.slots import SLOTS
 from headrace.connect.storage.store import ConnectStore, StoreTopics
 from headrace.connect.storage.topics import InternalTopic
 from headrace.connect.validation import CONVERTERS
@@ -22,6 +26,8 @@ from headrace.service.http_service import Health, HttpService, ServiceMetric
 from headrace.service.settings import ServiceSettings
 
 CLIENT_ID = "headrace-connect"
+EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
+"""Addresses to listen on that other workers cannot connect to."""
 
 
 def connect_service(
@@ -42,7 +48,11 @@ def connect_service(
         config, store_topics(settings), lambda change: worker.runner.changed(change)
     )
     worker = ConnectWorker(
-        store, host or make_host(settings, client), plugins or Plugins(), options
+        store,
+        host or make_host(settings, client),
+        plugins or Plugins(),
+        options,
+        Forwarder(client_tls(settings)),
     )
     return HttpService(
         name="connect",
@@ -52,10 +62,21 @@ def connect_service(
         make_request=partial(ConnectCall, worker),
         start=worker.start,
         stop=worker.stop,
+        listening=options.address.listening,
         health=partial(health, worker),
         metrics=partial(metrics, worker),
         internal_error_code=500,
     )
+
+
+def client_tls(settings: ServiceSettings) -> Callable[[], ssl.SSLContext] | None:
+    """The TLS of requests to other workers: the certificates of this worker, if it has HTTPS."""
+    if not settings.tls:
+        return None
+    # Imported here: a worker without TLS starts faster without.
+    from headrace.security.tls import ClientTls
+
+    return ClientTls("the connect worker", settings).context
 
 
 def make_host(settings: ServiceSettings, client: Mapping[str, str]) -> Host:
@@ -83,16 +104,20 @@ def store_topics(settings: ServiceSettings) -> StoreTopics:
             f"{kind}.storage.topic",
         )
 
+    configs = topic("config", 1)
     return StoreTopics(
-        topic("config", 1),
+        configs,
         topic("offset", settings.integer("offset.storage.partitions")),
         topic("status", settings.integer("status.storage.partitions")),
+        replace(configs, name=f"{configs.name}-slots", partitions=SLOTS),
     )
 
 
 def make_worker_options(settings: ServiceSettings, client: ClientConfig) -> WorkerOptions:
     """What the settings say about connectors."""
     host, port = settings.listen
+    if host in EVERY_ADDRESS:
+        host = socket.getfqdn()
     host = settings.text("rest.advertised.host.name") or host
     if settings.is_changed("rest.advertised.port"):
         port = settings.integer("rest.advertised.port")
@@ -105,10 +130,13 @@ def make_worker_options(settings: ServiceSettings, client: ClientConfig) -> Work
             defaults[f"{part}.schema.registry.url"] = url
     return WorkerOptions(
         client=client,
-        worker_id=f"{host}:{port}",
+        address=WorkerAddress(host, port, "https" if settings.tls else "http"),
+        group=settings.text("group.id"),
         defaults=defaults,
         secrets=secret_sources(settings),
-        scheme="https" if settings.tls else "http",
+        session_timeout_ms=settings.integer("session.timeout.ms"),
+        heartbeat_interval_ms=settings.integer("heartbeat.interval.ms"),
+        folder=settings.text("headrace.connect.folder"),
         shows_secrets=settings.boolean("secrets.show"),
         tracks_topics=settings.boolean("topic.tracking.enable"),
         resets_topics=settings.boolean("topic.tracking.allow.reset"),
@@ -126,8 +154,10 @@ def secret_sources(settings: ServiceSettings) -> SecretSources:
 
 
 def health(worker: ConnectWorker) -> Health:
-    """Ready while the internal topics are read."""
-    problem = "" if worker.store.is_running else "The internal topics are no longer read; restart"
+    """Ready while the internal topics are read and the worker is in its group."""
+    problem = worker.ownership.problem
+    if not worker.store.is_running:
+        problem = "The internal topics are no longer read; restart"
     return Health(problem, {"connectors": len(worker.store.configs.connectors)})
 
 
@@ -138,4 +168,5 @@ def metrics(worker: ConnectWorker) -> list[ServiceMetric]:
     return [
         ServiceMetric("connectors", "Connectors of the cluster.", len(connectors)),
         ServiceMetric("tasks", "Tasks of all connectors.", tasks),
+        ServiceMetric("slots", "Slots of connectors of this worker.", len(worker.ownership.slots)),
     ]

@@ -15,6 +15,10 @@ from headrace.connect.observer import StatusObserver
 from headrace.connect.plugins import Plugin, Plugins, UnknownPlugin
 from headrace.connect.runner import ConnectorRunner, WorkerOptions
 from headrace.connect.secrets import mask, unmask
+from headrace.connect.sharing.forwarding import Forwarder
+from headrace.connect.sharing.member import MemberOptions, SlotMember
+from headrace.connect.sharing.ownership import SlotOwnership
+from headrace.connect.sharing.slots import slot_of
 from headrace.connect.storage.records import (
     Config,
     ConfigChange,
@@ -30,28 +34,57 @@ from headrace.connect.validation import Validation, secret_options, validate
 
 
 class ConnectWorker:
-    """The connectors of a cluster. Methods run in the event loop."""
+    """The connectors of a cluster. Methods run in the event loop; those that change a connector
+    raise NotOwner unless this worker runs it."""
 
     version = __version__
 
     def __init__(
-        self, store: ConnectStore, host: Host, plugins: Plugins, options: WorkerOptions
+        self,
+        store: ConnectStore,
+        host: Host,
+        plugins: Plugins,
+        options: WorkerOptions,
+        forwarder: Forwarder,
     ) -> None:
+        self.forwarder = forwarder
         self.store = store
         self.plugins = plugins
         self.options = options
-        self.runner = ConnectorRunner(store, host, plugins, options)
-        self._observer = StatusObserver(store, self.runner, options)
+        self.ownership = SlotOwnership(
+            store.refresh_configs, lambda slots: self.runner.settle_slots(slots)
+        )
+        self.runner = ConnectorRunner(store, host, plugins, options, self.ownership.owns)
+        self._observer = StatusObserver(store, self.runner, options, self.ownership.owns)
 
     async def start(self) -> None:
-        """Reads the topics and starts the connectors; StartFailure if the topics cannot be read."""
+        """Reads the topics and joins the group, which assigns connectors to this worker;
+        StartFailure if the topics cannot be read."""
         await self.store.start()
-        self.runner.start()
+        await self.runner.start()
         self._observer.start()
+        options = self.options
+        member = MemberOptions(
+            options.group,
+            self.store.slots_topic,
+            options.address.worker_id,
+            options.address.url,
+            options.session_timeout_ms,
+            options.heartbeat_interval_ms,
+        )
+        self.ownership.start(
+            SlotMember(options.client, member, self._occupied, self.ownership.take)
+        )
+
+    def _occupied(self) -> frozenset[int]:
+        return frozenset(map(slot_of, list(self.store.configs.connectors)))
 
     async def stop(self) -> None:
+        """Stops the connectors before the group assigns them to other workers."""
         await self._observer.stop()
         await self.runner.stop()
+        await self.ownership.stop()
+        self.forwarder.close()
         await self.store.stop()
 
     # --------------------------------------------------------------------------------- reading
@@ -111,7 +144,7 @@ class ConnectWorker:
         self, name: str, config: Mapping[str, str | None], target: TargetState | None
     ) -> ConnectorState:
         """A new connector; 409 if there is one with this name, 400 if it is invalid."""
-        async with self.runner.turn(name):
+        async with self.runner.owned_turn(name):
             checked = await self._checked(config)
             if name in self.store.configs.connectors:
                 raise already_exists(f"Connector {name} already exists")
@@ -123,13 +156,13 @@ class ConnectWorker:
 
     async def put(self, name: str, config: Mapping[str, str | None]) -> tuple[ConnectorState, bool]:
         """The connector with its new configuration, and whether it is new."""
-        async with self.runner.turn(name):
+        async with self.runner.owned_turn(name):
             found = self.store.configs.connectors.get(name)
             return await self._replace(name, found, config), found is None
 
     async def patch(self, name: str, changes: Mapping[str, str | None]) -> ConnectorState:
         """Change some options; None removes one (KIP-477)."""
-        async with self.runner.turn(name):
+        async with self.runner.owned_turn(name):
             found = self.connector(name)
             merged = {**found.config, **changes}
             config = {option: text for option, text in merged.items() if text is not None}
@@ -157,14 +190,14 @@ class ConnectWorker:
 
     async def delete(self, name: str) -> None:
         """Returns when the connector writes nothing more."""
-        async with self.runner.turn(name):
+        async with self.runner.owned_turn(name):
             self.connector(name)
             await self.store.write_configs(ConnectorChange(name, None), TargetChange(name, None))
         await self.runner.settle(name)
 
     async def set_target(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop; returns when that is stored."""
-        async with self.runner.turn(name):
+        async with self.runner.owned_turn(name):
             if name not in self.store.configs.connectors:
                 raise not_found(f"Unknown connector {name}")
             if self.store.configs.target(name) is not target:
@@ -179,7 +212,7 @@ class ConnectWorker:
     async def alter_offsets(self, name: str, given: Sequence[OffsetEntry]) -> None:
         """Set the offsets of a stopped connector; None deletes one."""
         await self.runner.settle(name)
-        async with self.runner.turn(name):
+        async with self.runner.owned_turn(name):
             config = self._stopped(name).config
             if self.type_of(config) == "sink":
                 group, wanted = offsets.group_of(name, config), offsets.parse_sink_offsets(given)
@@ -192,7 +225,7 @@ class ConnectWorker:
     async def reset_offsets(self, name: str) -> None:
         """Forget the offsets of a stopped connector."""
         await self.runner.settle(name)
-        async with self.runner.turn(name):
+        async with self.runner.owned_turn(name):
             config = self._stopped(name).config
             if self.type_of(config) == "sink":
                 group = offsets.group_of(name, config)

@@ -82,6 +82,7 @@ class Application(Generic[R]):
             _check_origin(method, headers)
             query = parse_query(scope["query_string"])
             request = self._service.make_request(method, found.path, query, headers)
+            request.target = _target(path, scope["query_string"])
             if self._authenticate is not None and pattern not in WITHOUT_AUTHENTICATION:
                 await _identify(request, self._authenticate, found.role, scope)
             if method in BODY_METHODS:
@@ -253,6 +254,10 @@ async def _identify(
             f"HTTP 403 Forbidden: {request.principal} has the role {request.role.name.lower()}, "
             f"and this request needs the role {needed.name.lower()}",
         )
+
+
+def _target(path: str, query: bytes) -> str:
+    return f"{path}?{query.decode('ascii', 'replace')}" if query else path
 
 
 def _too_long(limit: int) -> HttpError:

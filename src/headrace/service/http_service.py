@@ -67,6 +67,8 @@ class HttpService(Generic[R]):
     health: Callable[[], Health]
     metrics: Callable[[], Iterable[ServiceMetric]]
     """The service's own metrics."""
+    listening: Callable[[int], None] | None = None
+    """Called with the port on which the process listens, before `start`."""
     metrics_text: Callable[[], str] | None = None
     """Further metrics in Prometheus's text format, with names of their own."""
     authenticate: Authenticate | None = None

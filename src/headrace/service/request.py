@@ -28,6 +28,7 @@ class Request:
         "principal",
         "query",
         "role",
+        "target",
     )
 
     def __init__(
@@ -43,6 +44,8 @@ class Request:
         self.query = query
         self.headers = headers
         """Names in lower case."""
+        self.target = ""
+        """Path and query as they were sent."""
         self.body = b""
         """Empty until the request is authenticated."""
         self.client = ""

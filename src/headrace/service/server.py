@@ -73,7 +73,10 @@ def run(service: HttpService[R], options: ProcessOptions) -> int:
     if security.tls is not None:
         config.load()
         config.ssl = security.tls.renewing_context()
-    address = f"{host}:{listener.getsockname()[1]}"
+    port = listener.getsockname()[1]
+    if service.listening is not None:
+        service.listening(port)
+    address = f"{host}:{port}"
     ready = f"Headrace {service.name} is ready on {address}, {service.summary}"
     server = HttpServer(config, ready, log, application.end_streams, security)
     try:

@@ -160,8 +160,15 @@ CONNECT_TABLE: dict[str, Setting] = {
     for row in (
         *_common(8083),
         Setting("group.id", Type.STRING, "connect",
-                "The name of the Connect cluster. Workers with the same name share its connectors.",
-                scope="service"),
+                "The name of the Connect cluster: the consumer group in which workers share the "
+                "connectors.", scope="service"),
+        Setting("session.timeout.ms", Type.INT, 10_000,
+                "After this time without a sign of life the connectors of a worker move to other "
+                "workers. The broker's group.min.session.timeout.ms is the lowest value.",
+                at_least(1), scope="service"),
+        Setting("heartbeat.interval.ms", Type.INT, 1_000,
+                "The time between two heartbeats of a worker; a third of session.timeout.ms or "
+                "less.", at_least(1), scope="service", kafka_default="3000"),
         Setting("config.storage.topic", Type.STRING, "connect-configs",
                 "The compacted topic that stores the connectors; it is created if it does not "
                 "exist, with one partition.", scope="service"),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -166,9 +167,12 @@ def test_connectors_that_are_created_at_once_wait_their_turn(
     assert sorted(answers) == [201, 409, 409, 409, 409]
 
 
-def test_another_worker_on_the_same_topics_knows_what_was_stored(connect_bootstrap: str) -> None:
+def test_another_worker_on_the_same_topics_knows_what_was_stored(
+    connect_bootstrap: str, tmp_path: Path
+) -> None:
     topics = topic_settings()
-    with running_connect(connect_bootstrap, topics) as first:
+    folder = {"headrace.connect.folder": str(tmp_path / "checkpoints")}
+    with running_connect(connect_bootstrap, topics, folder) as first:
         create(first.http, "kept", tasks_max="3")
         create(first.http, "paused")
         create(first.http, "gone")
@@ -176,13 +180,17 @@ def test_another_worker_on_the_same_topics_knows_what_was_stored(connect_bootstr
         first.http.put("/connectors/paused/pause")
         first.http.delete("/connectors/gone")
         info = first.http.get("/connectors/kept").json()
-    with running_connect(connect_bootstrap, topics) as second:
+    with running_connect(connect_bootstrap, topics, folder) as second:
         assert set(second.http.get("/connectors").json()) == {"kept", "paused"}
         assert second.http.get("/connectors/kept").json() == info
         status = second.http.get("/connectors/paused/status").json()
         assert status["connector"]["state"] == "PAUSED"
         eventually(lambda: list(second.host.plans) == ["kept"])
         assert second.host.plans["kept"].generation == 0
+    # Checkpoints in the folder of another worker do not count.
+    with running_connect(connect_bootstrap, topics) as third:
+        eventually(lambda: list(third.host.plans) == ["kept"])
+        assert third.host.plans["kept"].generation == 1
 
 
 @pytest.mark.parametrize(

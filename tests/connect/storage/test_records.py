@@ -44,9 +44,9 @@ WRITTEN = [
     (TargetChange("a", None), b"target-state-a", None),
     (LoggerChange("org.x", "WARN"), b"logger-cluster-org.x", b'{"level":"WARN"}'),
     (
-        GenerationChange("a", 2, {"topics": "t"}),
+        GenerationChange("a", 2, {"topics": "t"}, "f"),
         b"headrace-generation-a",
-        b'{"generation":2,"basis":{"topics":"t"}}',
+        b'{"generation":2,"basis":{"topics":"t"},"folder":"f"}',
     ),
 ]
 

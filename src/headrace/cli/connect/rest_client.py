@@ -25,7 +25,8 @@ ConnectOption = Annotated[
         "-c",
         envvar="HEADRACE_CONNECT",
         metavar="URL",
-        help=f"A Connect worker. USER:PASSWORD is read from {USER_INFO_VARIABLE} or a token from "
+        help="A Connect worker; of several, separated by commas, the first that responds. "
+        f"USER:PASSWORD is read from {USER_INFO_VARIABLE} or a token from "
         f"{TOKEN_VARIABLE}, a file of CA certificates from {CA_VARIABLE}.",
         rich_help_panel=CLUSTER_PANEL,
     ),
@@ -33,14 +34,18 @@ ConnectOption = Annotated[
 
 
 class ConnectClient:
-    """Requests to one worker; a Failure if it refuses one."""
+    """Requests to a worker, or to the first of several that responds; a Failure if it refuses."""
 
-    def __init__(self, url: str) -> None:
-        given = (os.environ.get(name) or None for name in LOGIN_VARIABLES)
+    def __init__(self, urls: str) -> None:
+        login = [os.environ.get(name) or None for name in LOGIN_VARIABLES]
+        words = [url.strip() for url in urls.split(",") if url.strip()] or [urls]
         try:
-            self._rest = make_connect_client(
-                url if "://" in url else f"http://{url}", *given, timeout_s=TIMEOUT_S
-            )
+            self._workers = [
+                make_connect_client(
+                    url if "://" in url else f"http://{url}", *login, timeout_s=TIMEOUT_S
+                )
+                for url in words
+            ]
         except ValueError as error:
             raise bad_usage(f"--connect: {error}") from None
 
@@ -67,10 +72,18 @@ class ConnectClient:
         query: Mapping[str, str | list[str]] | None = None,
     ) -> object:
         """The JSON of the response; None if it has no body."""
-        try:
-            return self._rest.request(method, *path, body=body, query=query)
-        except ConnectError as error:
-            raise _failure(error) from None
+        trouble: list[str] = []
+        for worker in list(self._workers):
+            try:
+                return worker.request(method, *path, body=body, query=query)
+            except ConnectError as error:
+                # What may have been carried out is not asked of another worker.
+                if error.status or (method != "GET" and not error.unsent):
+                    raise _failure(error) from None
+                trouble.append(str(error))
+                # Further requests begin with the next worker.
+                self._workers.append(self._workers.pop(0))
+        raise _failure(ConnectError("; ".join(trouble)))
 
 
 def _failure(error: ConnectError) -> Failure:

@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from headrace.connect.plugin import Connector, Source, TableSink
 from headrace.connect.plugins import Plugins
 from headrace.connect.secrets import SecretSources
 from headrace.pipelines.running import progress
+from headrace.pipelines.sink.takeover import take_over_writes
 
 STARTS_AT_ONCE = 2
 """Spark waits only ten seconds for a Python process, so that many starts at once would fail."""
@@ -40,6 +42,8 @@ class HostedQuery:
     state: str = "starting"
     """starting, running or ended."""
     query: Any = None
+    start_ended: threading.Event = field(default_factory=threading.Event)
+    """The query runs, or could not be started."""
     sentence: str | None = None
     trace: str | None = None
     permanent: bool = False
@@ -99,7 +103,11 @@ class Queries:
         """End a connector; returns when it writes nothing more."""
         with self._lock:
             hosted = self._queries.pop(name, None)
-        if hosted is not None and hosted.query is not None:
+        if hosted is None:
+            return
+        # A query that is being started writes as soon as it runs.
+        hosted.start_ended.wait()
+        if hosted.query is not None:
             hosted.query.stop()
 
     def stop_all(self) -> None:
@@ -116,8 +124,13 @@ class Queries:
     # ----------------------------------------------------------------------------------- starts
 
     def _start(self, hosted: HostedQuery) -> None:
-        if not self._is_wanted(hosted):
-            return
+        try:
+            if self._is_wanted(hosted):
+                self._run(hosted)
+        finally:
+            hosted.start_ended.set()
+
+    def _run(self, hosted: HostedQuery) -> None:
         try:
             query = self._started(hosted)
         except BaseException as error:
@@ -175,13 +188,16 @@ class Queries:
         of_java.setActiveSession(self._spark._jsparkSession)
 
     def _source_writer(self, work: ConnectorWork) -> Any:
-        rows = source_rows(self._spark, work, self._settings)
         options = {
             **self._settings.kafka_options(),
             "delivery": "exactly-once",
             "ledgerTopic": self._settings.offsets_topic,
+            "ledgerOwner": uuid.uuid4().hex,
             "transactionalIdPrefix": f"connect-{work.name}",
         }
+        # Another worker may have run the connector, and may not know yet that it no longer does.
+        take_over_writes(options)
+        rows = source_rows(self._spark, work, self._settings)
         return rows.writeStream.format("headrace").options(**options)
 
     def _sink_writer(self, work: ConnectorWork, hosted: HostedQuery, checkpoint: Path) -> Any:

@@ -87,12 +87,16 @@ class SparkHost:
         """Run the connector, in place of one with this name; returns before it runs."""
         await self.stop(plan.name)
         wanted = self._wanted[plan.name] = _Wanted(plan)
-        driver = self._drivers.get(wanted.driver)
-        if driver is None:
-            driver = self._drivers[wanted.driver] = _SupervisedDriver(
-                self._settings, self._wanted, wanted.driver
-            )
-        driver.wake()
+        self._driver(wanted.driver).wake()
+
+    def prepare(self) -> None:
+        """Start the driver that connectors share."""
+        self._driver(SHARED)
+
+    def _driver(self, kind: str) -> "_SupervisedDriver":
+        if kind not in self._drivers:
+            self._drivers[kind] = _SupervisedDriver(self._settings, self._wanted, kind)
+        return self._drivers[kind]
 
     async def stop(self, name: str) -> None:
         """When it returns, the connector writes nothing more."""

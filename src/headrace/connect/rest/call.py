@@ -46,8 +46,9 @@ class ConnectCall(Request):
 
     def location(self, name: str) -> str:
         """The address of a connector, for the header `Location`."""
-        host = self.headers.get(b"host", b"").decode("latin-1") or self.worker.options.worker_id
-        return f"{self.worker.options.scheme}://{host}/connectors/{quote(name, safe='')}"
+        address = self.worker.options.address
+        host = self.headers.get(b"host", b"").decode("latin-1") or address.worker_id
+        return f"{address.scheme}://{host}/connectors/{quote(name, safe='')}"
 
 
 def config_of(value: object, what: str = "config") -> dict[str, str | None]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from headrace.connect.errors import bad_request, not_found
 from headrace.connect.hosting import HostedStatus, RunState
 from headrace.connect.rest.call import ConnectCall, config_of
+from headrace.connect.rest.owners import is_forwarded, status_of_owner, statuses_of_others
 from headrace.connect.storage.records import TargetState
 from headrace.connect.storage.state import ConnectorState
 from headrace.connect.worker import ConnectWorker
@@ -25,20 +26,34 @@ async def list_connectors(call: ConnectCall) -> object:
     if "expand" not in call.query:
         return list(connectors)
     wanted = set(call.texts("expand"))
+    if is_forwarded(call):
+        # Another worker asks for those of this one.
+        connectors = {
+            name: state for name, state in connectors.items() if call.worker.ownership.owns(name)
+        }
     found: dict[str, dict[str, object]] = {}
+    elsewhere: Mapping[str, object] = {}
+    if "status" in wanted and not is_forwarded(call):
+        elsewhere = await statuses_of_others(call)
     for name, state in list(connectors.items()):
         found[name] = {}
         if "status" in wanted:
-            found[name]["status"] = await status_json(call.worker, name, state)
+            found[name]["status"] = elsewhere.get(name) or await status_json(
+                call.worker, name, state
+            )
         if "info" in wanted:
             found[name]["info"] = info_json(call.worker, name, state)
     return found
 
 
+def name_in_body(call: ConnectCall) -> str:
+    """The name of a connector to create."""
+    return str(call.fields().get("name") or "").strip()
+
+
 async def create(call: ConnectCall) -> object:
     """A new connector."""
-    body = call.fields()
-    name = str(body.get("name") or "").strip()
+    body, name = call.fields(), name_in_body(call)
     config = _named(config_of(body.get("config")), name)
     initial = body.get("initial_state")
     if initial is not None and initial not in INITIAL_STATES:
@@ -86,6 +101,10 @@ async def get_status(call: ConnectCall) -> object:
     found = call.worker.store.configs.connectors.get(call.name)
     if found is None:
         raise not_found(f"No status found for connector {call.name}")
+    if not call.worker.ownership.owns(call.name):
+        answer = await status_of_owner(call)
+        if answer is not None:
+            return answer
     return await status_json(call.worker, call.name, found)
 
 
@@ -106,7 +125,12 @@ async def get_task_status(call: ConnectCall) -> object:
     found = call.worker.store.configs.connectors.get(call.name)
     if found is None or call.task >= len(found.tasks):
         raise not_found(f"No status found for task {call.name}-{call.task}")
-    return _task_json(call.worker, found, call.task, await call.worker.status(call.name))
+    if not call.worker.ownership.owns(call.name):
+        answer = await status_of_owner(call)
+        if answer is not None:
+            return answer
+    status = await call.worker.status(call.name)
+    return _task_json(call.worker, call.name, found, call.task, status)
 
 
 async def restart(call: ConnectCall) -> object:
@@ -178,8 +202,8 @@ async def status_json(
     progress = status.progress
     return {
         "name": name,
-        "connector": _state_json(worker, state, status),
-        "tasks": [_task_json(worker, state, task, status) for task in tasks],
+        "connector": _state_json(worker, name, state, status),
+        "tasks": [_task_json(worker, name, state, task, status) for task in tasks],
         "type": worker.type_of(state.config),
         "progress": {
             "records": progress.records,
@@ -193,12 +217,11 @@ async def status_json(
 
 
 def _state_json(
-    worker: ConnectWorker, state: ConnectorState, status: HostedStatus
+    worker: ConnectWorker, name: str, state: ConnectorState, status: HostedStatus
 ) -> dict[str, object]:
-    found: dict[str, object] = {
-        "state": status.state.value,
-        "worker_id": worker.options.worker_id,
-    }
+    # Empty while no worker owns the connector, or its owner does not respond.
+    worker_id = worker.options.address.worker_id if worker.ownership.owns(name) else ""
+    found: dict[str, object] = {"state": status.state.value, "worker_id": worker_id}
     if version := worker.version_of(state.config):
         found["version"] = version
     if status.trace is not None:
@@ -207,9 +230,9 @@ def _state_json(
 
 
 def _task_json(
-    worker: ConnectWorker, state: ConnectorState, task: int, status: HostedStatus
+    worker: ConnectWorker, name: str, state: ConnectorState, task: int, status: HostedStatus
 ) -> dict[str, object]:
-    return {"id": task, **_state_json(worker, state, status)}
+    return {"id": task, **_state_json(worker, name, state, status)}
 
 
 def _named(config: dict[str, str | None], name: str) -> dict[str, str | None]:

@@ -21,11 +21,13 @@ async def root(call: ConnectCall) -> object:
 
 async def health(call: ConnectCall) -> object:
     """KIP-1017."""
-    if call.worker.store.is_running:
+    problem = call.worker.ownership.problem
+    if call.worker.store.is_running and not problem:
         text = "Worker has completed startup and is ready to handle requests."
         return {"status": "healthy", "message": text}
-    text = "Worker no longer reads its internal topics. Restart it."
-    return HttpAnswer(500, {"status": "unhealthy", "message": text})
+    if not call.worker.store.is_running:
+        problem = "Worker no longer reads its internal topics. Restart it."
+    return HttpAnswer(500, {"status": "unhealthy", "message": problem})
 
 
 async def list_loggers(call: ConnectCall) -> object:

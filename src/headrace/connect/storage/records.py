@@ -85,11 +85,15 @@ class LoggerChange:
 
 @dataclass(frozen=True, slots=True)
 class GenerationChange:
-    """The checkpoint of a connector. `basis` has the options that it depends on."""
+    """The checkpoint of a connector.
+
+    `basis` has the options that it depends on, and `folder` the id of the folder that it is in.
+    """
 
     name: str
     generation: int
     basis: Config
+    folder: str = ""
 
 
 ConfigChange: TypeAlias = (
@@ -158,8 +162,8 @@ def encode_config(change: ConfigChange) -> KeyValue:
             return _record(TARGET + name, None if state is None else _target_fields(state))
         case LoggerChange(logger, level):
             return _record(LOGGER + logger, {"level": level})
-        case GenerationChange(name, generation, basis):
-            fields = {"generation": generation, "basis": dict(basis)}
+        case GenerationChange(name, generation, basis, folder):
+            fields = {"generation": generation, "basis": dict(basis), "folder": folder}
             return _record(GENERATION + name, fields)
 
 
@@ -257,7 +261,8 @@ def _generation(name: str, value: object) -> ConfigChange | None:
         return None
     fields = _fields(value)
     basis = {str(each): str(text) for each, text in _fields(fields.get("basis")).items()}
-    return GenerationChange(name, _field(value, "generation", int), basis)
+    folder = str(fields.get("folder") or "")
+    return GenerationChange(name, _field(value, "generation", int), basis, folder)
 
 
 _DECODERS = {

@@ -33,11 +33,12 @@ WRITE_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StoreTopics:
-    """The three topics."""
+    """Three topics with records, and one whose partitions are the slots of connectors."""
 
     configs: InternalTopic
     offsets: InternalTopic
     status: InternalTopic
+    slots: InternalTopic
 
 
 class ConnectStore:
@@ -71,6 +72,12 @@ class ConnectStore:
                 f"{counts[topics.configs.name]} partitions but must have exactly one, because its "
                 "records need a total order"
             )
+        if counts[topics.slots.name] < topics.slots.partitions:
+            raise TopicUnusable(
+                f"topic {topics.slots.name} has {counts[topics.slots.name]} partitions but must "
+                f"have {topics.slots.partitions}. Workers share connectors with it, and it has no "
+                "records: delete it while no worker runs"
+            )
         self._writer = TopicWriter(self._config, counts)
         self._config_follower = TopicFollower(
             self._config, [Follow(topics.configs.name, 1, self._take_config)]
@@ -95,7 +102,8 @@ class ConnectStore:
     def _prepare(self) -> dict[str, int]:
         topics = self._topics
         with Cluster(self._config) as cluster:
-            counts = make_topics(cluster, [topics.configs, topics.offsets, topics.status])
+            wanted = [topics.configs, topics.offsets, topics.status, topics.slots]
+            counts = make_topics(cluster, wanted)
             self.cluster_id = cluster.metadata(()).cluster_id or ""
         return counts
 
@@ -104,6 +112,11 @@ class ConnectStore:
         for follower in (self._config_follower, self._other_follower):
             await asyncio.to_thread(follower.stop)
         await asyncio.to_thread(self._writer.close)
+
+    @property
+    def slots_topic(self) -> str:
+        """The topic whose partitions are the slots."""
+        return self._topics.slots.name
 
     @property
     def is_running(self) -> bool:

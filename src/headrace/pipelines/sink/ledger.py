@@ -13,6 +13,11 @@ later whether the transaction was committed or aborted by its timeout.
     PREFIX.QUERY.TASK                    epoch + 1    (the marker)
 
 All offsets are of partition 0 of the target topic, which must exist.
+
+Queries with different checkpoints that continue each other, such as a connector that moves to
+another machine, have different query ids. They share the prefix and name an owner: the driver then
+decides with the transactional id PREFIX, and only if the group PREFIX.owner has its own name as
+metadata (`takeover.py`).
 """
 
 import base64
@@ -74,6 +79,8 @@ class Ledger:
     prefix: str
     topic: str
     timeout_ms: int
+    owner: str | None = None
+    """The driver that may decide; None: the last one of the query."""
 
     def task_id(self, epoch: Epoch, task: int) -> str:
         """The transactional id of a task, and the group of its marker."""
@@ -101,7 +108,28 @@ class Ledger:
 
     def begin(self, cluster: Cluster, query: str) -> ProducerIdentity:
         """Become the query's only driver; the previous one is fenced."""
-        return producing.init_producer(cluster, f"{self.prefix}.{query}", self.timeout_ms)
+        if self.owner is None:
+            return producing.init_producer(cluster, f"{self.prefix}.{query}", self.timeout_ms)
+        driver = producing.init_producer(cluster, self.prefix, self.timeout_ms)
+        # From here on nobody becomes the owner without fencing this producer.
+        found = groups.committed_offsets(cluster, self._owner_group, [self._place()])
+        present = found.get(self._place())
+        if present is not None and present.metadata != self.owner:
+            raise LedgerError(
+                f"another driver writes with the prefix {self.prefix} now; this one must stop"
+            )
+        return driver
+
+    def become_owner(self, cluster: Cluster) -> None:
+        """Fence the present owner: it decides no epoch after this returns."""
+        assert self.owner is not None, "a ledger without owners"
+        driver = producing.init_producer(cluster, self.prefix, self.timeout_ms)
+        self._write(cluster, driver, self._owner_group, 0, self.owner)
+        producing.end_transaction(cluster, driver, commit=True)
+
+    @property
+    def _owner_group(self) -> str:
+        return f"{self.prefix}.owner"
 
     def decide(self, cluster: Cluster, driver: ProducerIdentity, query: str, page: Page) -> None:
         """Write a page. After a return the epoch is decided; after an exception it may be."""

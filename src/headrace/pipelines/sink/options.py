@@ -20,6 +20,7 @@ NAMES = (
     "delivery",
     "ledger",
     "ledgerTopic",
+    "ledgerOwner",
     "transactionalIdPrefix",
     "includeHeaders",
     "tracing",
@@ -91,6 +92,7 @@ class SinkOptions:
     exactly_once: bool
     ledger_topic: str | None
     begin_anew: bool
+    owner: str | None
     prefix: str
     codec: int
     batch_bytes: int
@@ -122,6 +124,7 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         exactly_once=_choice(plain, "delivery", (AT_LEAST_ONCE, EXACTLY_ONCE)) == EXACTLY_ONCE,
         ledger_topic=plain.get("ledgertopic") or topic,
         begin_anew=_choice(plain, "ledger", ("keep", "new")) == "new",
+        owner=plain.get("ledgerowner") or None,
         prefix=plain.get("transactionalidprefix") or "headrace-sink",
         codec=_codec(kafka.get("compression.type", "none")),
         batch_bytes=min(batch_bytes, _number(kafka, "max.request.size", DEFAULT_REQUEST_BYTES)),

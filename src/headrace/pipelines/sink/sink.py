@@ -79,7 +79,9 @@ class TopicSink:
             from headrace.pipelines.typed.writing import prepare
 
             self._typed = prepare(typed, schema)
-        self._ledger = Ledger(options.prefix, options.ledger_topic or "", options.transaction_ms)
+        self._ledger = Ledger(
+            options.prefix, options.ledger_topic or "", options.transaction_ms, options.owner
+        )
 
     # ------------------------------------------------------------------------------- in a task
 
