@@ -116,6 +116,6 @@ $(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml sc
 	@scripts/debian-packages krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit || true
 	@scripts/debian-packages sslscan testssl.sh || true
 	@scripts/debian-packages postgresql mariadb-server-core mariadb-client-core || true
-	@scripts/debian-packages mosquitto || true
+	@scripts/debian-packages mosquitto rabbitmq-server || true
 	@scripts/fetch-moto $(BIN)/python || echo "the tests that need S3 will be skipped"
 	@scripts/fetch-java-tools && touch $@ || echo "the tests that need Java will be skipped"

@@ -7,6 +7,12 @@ import pytest
 
 from tests.connect.running import RunningConnect, running_connect
 from tests.support.headrace_broker import HeadraceBroker
+from tests.support.message_brokers import (
+    MosquittoServer,
+    RabbitMqServer,
+    mosquitto_program,
+    rabbitmq_program,
+)
 
 
 @pytest.fixture(scope="session")
@@ -32,4 +38,20 @@ def quiet_worker(connect_bootstrap: str) -> Iterator[RunningConnect]:
     """A worker without connectors of other tests, with the converters of Kafka's example."""
     json = "org.apache.kafka.connect.json.JsonConverter"
     with running_connect(connect_bootstrap, settings={"key.converter": json}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mosquitto_server() -> Iterator[MosquittoServer]:
+    if mosquitto_program() is None:
+        pytest.skip("needs Mosquitto")
+    with MosquittoServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server() -> Iterator[RabbitMqServer]:
+    if rabbitmq_program() is None:
+        pytest.skip("needs RabbitMQ's server")
+    with RabbitMqServer() as running:
         yield running

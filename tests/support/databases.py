@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,13 +44,24 @@ class DatabaseServer:
     def command(self) -> Sequence[str | Path]:
         raise NotImplementedError
 
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
+
     def answers(self) -> bool:
         raise NotImplementedError
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, cwd=self.folder, user=USER, group=GROUP
+                self.command(),
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=self.environment(),
+                user=USER,
+                group=GROUP,
+                # A server may be started by a script, with which it must end.
+                start_new_session=True,
             )
         end = time.monotonic() + PATIENCE_S
         while not self.answers():
@@ -68,9 +79,12 @@ class DatabaseServer:
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
+            self._signal(self._process, number)
             self._process.wait(PATIENCE_S)
             self._process = None
+
+    def _signal(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        process.send_signal(number)
 
     def __enter__(self) -> Self:
         self.start()

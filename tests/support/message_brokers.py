@@ -2,12 +2,13 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.databases import DatabaseServer, new_folder
+from tests.support.databases import GROUP, USER, DatabaseServer, new_folder
 from tests.support.ports import free_port
 
 SYSTEM_PROGRAMS = "/usr/sbin"
@@ -49,3 +50,70 @@ class MosquittoServer(DatabaseServer):
         except OSError:
             return False
         return True
+
+
+def rabbitmq_program() -> str | None:
+    """The server itself: Debian's script in /usr/sbin changes the user and the folder."""
+    return shutil.which("rabbitmq-server", path="/usr/lib/rabbitmq/bin")
+
+
+class RabbitMqServer(DatabaseServer):
+    """RabbitMQ with a node name of its own; its user is `guest`, with the password `guest`."""
+
+    def __init__(self) -> None:
+        super().__init__(new_folder("rabbitmq"), free_port())
+        self._names_port = free_port()
+        self._cluster_port = free_port()
+        self._names: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> Sequence[str | Path]:
+        program = rabbitmq_program()
+        assert program is not None
+        return [program]
+
+    def environment(self) -> Mapping[str, str]:
+        return {
+            **os.environ,
+            "HOME": str(self.folder),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(self._names_port),
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "config"),
+            "RABBITMQ_DIST_PORT": str(self._cluster_port),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
+            "RABBITMQ_LOG_BASE": str(self.folder),
+            "RABBITMQ_MNESIA_BASE": str(self.folder),
+            "RABBITMQ_NODENAME": f"test{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_PID_FILE": str(self.folder / "pid"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
+        }
+
+    def start(self) -> None:
+        if self._names is None:
+            # Otherwise the server starts one that outlives it.
+            self._names = subprocess.Popen(
+                ["epmd", "-address", "127.0.0.1", "-port", str(self._names_port)],
+                cwd=self.folder, user=USER, group=GROUP,
+            )  # fmt: skip
+        super().start()
+
+    def answers(self) -> bool:
+        import pika
+
+        try:
+            pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.port)).close()
+        except pika.exceptions.AMQPError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        super().stop()
+        if self._names is not None:
+            self._names.kill()
+            self._names.wait()
+
+    def _signal(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        """Also to the server, which its script has started."""
+        os.killpg(process.pid, number)

@@ -198,6 +198,8 @@ class PushSource(Source):
     in the topic: it is there at least once, and once unless the connector ends between the two.
     """
 
+    once = False
+
     def partitions(self) -> Sequence[SourcePartition]:
         return [{"spool": "messages"}]
 

@@ -38,6 +38,7 @@ BUILT_IN = (
     "headrace.connect.connectors.mqtt.source:MqttSource",
     "headrace.connect.connectors.mysql_changes.source:MySqlChanges",
     "headrace.connect.connectors.postgresql_changes.source:PostgresqlChanges",
+    "headrace.connect.connectors.rabbitmq.source:RabbitMqSource",
 )
 """As `module:Class`."""
 

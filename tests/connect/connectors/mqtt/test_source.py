@@ -1,9 +1,7 @@
 """The MQTT source against a Mosquitto server."""
 
 import contextlib
-import time
 import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,14 @@ from paho.mqtt.client import MQTTv5
 
 from headrace.connect.connectors.mqtt.source import MqttSource
 from headrace.connect.plugin import OptionError, PermanentError
-from headrace.connect.push.spooled_source import SpooledSource
+from tests.connect.push.reading import SpoolReader, reading
 from tests.support.databases import killed
-from tests.support.message_brokers import MosquittoServer, mosquitto_program
-
-WITHIN_S = 60.0
-Row = dict[str, Any]
+from tests.support.message_brokers import MosquittoServer
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MosquittoServer]:
-    if mosquitto_program() is None:
-        pytest.skip("needs Mosquitto")
-    with MosquittoServer() as running:
-        yield running
+@pytest.fixture
+def server(mosquitto_server: MosquittoServer) -> MosquittoServer:
+    return mosquitto_server
 
 
 @pytest.fixture
@@ -41,50 +33,10 @@ def config(server: MosquittoServer) -> dict[str, str]:
     }
 
 
-class Connection:
-    """The connector's reader, in place of Spark's."""
-
-    def __init__(self, config: dict[str, str], folder: Path) -> None:
-        self.folder = folder
-        self.source = SpooledSource(MqttSource(config), folder)
-        ((self.partition,),) = [stream.partitions for stream in self.source.streams()]
-        self.reached: Any = None
-
-    def rows(self, count: int, start: Any = None) -> list[Row]:
-        """The next rows, when there are as many."""
-        self.reached = start or self.reached
-        found: list[Row] = []
-        begin = time.monotonic()
-        while len(found) < count:
-            end = self.source.latest(self.partition, self.reached, 10_000)
-            assert time.monotonic() - begin < WITHIN_S, found
-            if end is None or end == self.reached:
-                time.sleep(0.01)
-                continue
-            for batch in self.source.read(self.partition, self.reached, end):
-                found += batch.to_pylist()
-            self.reached = end
-        return found
-
-    def commit(self) -> None:
-        self.source.commit(self.partition, self.reached)
-
-    def wait_for(self, is_enough: Callable[[], bool]) -> None:
-        begin = time.monotonic()
-        while not is_enough():
-            self.source.latest(self.partition, self.reached, 10_000)
-            assert time.monotonic() - begin < WITHIN_S
-            time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def connection(config: dict[str, str], folder: Path) -> Iterator[Connection]:
-    """A connection that has subscribed: a first message shows it."""
-    made = Connection(config, folder)
-    try:
-        yield made
-    finally:
-        made.source.close()
+def connection(
+    config: dict[str, str], folder: Path
+) -> contextlib.AbstractContextManager[SpoolReader]:
+    return reading(MqttSource(config), folder)
 
 
 def send(server: MosquittoServer, topic: str, *texts: str, qos: int = 1, **more: Any) -> None:

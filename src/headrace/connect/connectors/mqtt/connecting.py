@@ -5,10 +5,10 @@ import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from headrace.connect.connectors.pem_files import tls_context
 from headrace.connect.plugin import (
     REQUIRED,
     Connector,
@@ -93,23 +93,12 @@ class MqttConnector(Connector):
 
     def tls(self) -> ssl.SSLContext:
         """How servers with TLS are verified; OptionError for files that cannot be read."""
-        option = "mqtt.ssl.trust.store.path"
-        try:
-            context = ssl.create_default_context(cafile=self.mqtt_ssl_trust_store_path or None)
-            option = "mqtt.ssl.key.store.path"
-            if self.mqtt_ssl_key_store_path:
-                password = self.mqtt_ssl_key_password
-                context.load_cert_chain(self.mqtt_ssl_key_store_path, password=lambda: password)
-        except (OSError, ssl.SSLError) as error:
-            path = getattr(self, option.replace(".", "_"))
-            if not Path(path).is_file():
-                raise OptionError(option, f"{path} is not a file.") from None
-            raise OptionError(
-                option,
-                f"{path} cannot be used ({error}): expected a PEM file. A key store of Java can be "
-                "converted with keytool and openssl.",
-            ) from None
-        return context
+        return tls_context(
+            self,
+            "mqtt.ssl.trust.store.path",
+            "mqtt.ssl.key.store.path",
+            self.mqtt_ssl_key_password,
+        )
 
 
 @dataclass(frozen=True, slots=True)
