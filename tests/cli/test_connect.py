@@ -122,6 +122,20 @@ def test_the_exit_code_tells_that_no_worker_responds(run: Run) -> None:
     assert (found.code, "headrace connect serve" in found.err) == (3, True)
 
 
+def test_of_several_workers_the_first_that_responds_is_asked(
+    run: Run, connect: RunningConnect, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps({"name": name, "config": SOURCE}))
+    workers = f"localhost:{free_port()}, {connect.http.base_url}"
+    assert run("connect", "create", str(file), "--connect", workers).code == 0
+    assert name in run("connect", "list", "--connect", workers).text
+    assert run("connect", "pause", name, name, "--connect", workers).code == 0
+    none = f"localhost:{free_port()},localhost:{free_port()}"
+    found = run("connect", "list", "--connect", none)
+    assert (found.code, found.err.count("does not answer")) == (3, 2)
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"config": 1}'])
 def test_a_file_that_is_no_configuration_is_bad_usage(run: Run, tmp_path: Path, text: str) -> None:
     file = tmp_path / "c.json"

@@ -11,6 +11,8 @@ from functools import partial
 import httpx
 import pytest
 
+from headrace.client.cluster import Cluster
+from headrace.client.errors import Unreachable
 from headrace.connect.sharing.slots import slot_of
 from tests.connect.running import RunningConnect, running_connect, topic_settings
 from tests.support.apache_kafka import ApacheKafka
@@ -236,3 +238,53 @@ def test_two_workers_with_the_same_address_are_told_so(workers: Workers) -> None
     answer = first.http.get("/health")
     assert answer.status_code == 500
     assert "rest.advertised.host.name" in answer.json()["message"]
+
+
+def test_a_worker_that_was_suspended_stops_what_others_have_taken_over(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = workers.start(), workers.start()
+    both = [first, second]
+    eventually(lambda: are_shared(both, ()))
+    for name in NAMES:
+        assert create(first, name).status_code == 201
+    eventually(lambda: are_shared(both))
+    member = second.worker.ownership._member
+    assert member is not None
+    resumed, beat = threading.Event(), member._beat
+
+    def suspended(cluster: Cluster) -> None:
+        assert resumed.wait(90)
+        beat(cluster)
+
+    monkeypatch.setattr(member, "_beat", suspended)
+    moved = set(second.host.plans)
+    # Nobody has told the worker, so it goes on; queries that write are fenced elsewhere.
+    eventually(lambda: moved <= set(first.host.plans))
+    assert set(second.host.plans) == moved
+    resumed.set()
+    eventually(lambda: all(("stop", name) in second.host.calls for name in moved))
+    eventually(lambda: are_shared(both))
+
+
+def test_a_worker_that_cannot_reach_the_coordinator_stops_its_connectors(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = workers.start()
+    assert create(worker, "c").status_code == 201
+    eventually(lambda: are_shared([worker], ["c"]))
+    member = worker.worker.ownership._member
+    assert member is not None
+
+    def unreachable(cluster: Cluster) -> None:
+        raise Unreachable("no route")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member, "_beat", unreachable)
+        patch.setattr(member, "_join", unreachable)
+        eventually(lambda: not worker.host.plans)
+        found = worker.http.get("/connectors/c/status").json()["connector"]
+        assert (found["state"], found["worker_id"]) == ("UNASSIGNED", "")
+        assert "no route" in worker.http.get("/health").json()["message"]
+    eventually(lambda: are_shared([worker], ["c"]))
+    assert worker.http.get("/health").status_code == 200

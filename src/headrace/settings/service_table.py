@@ -204,6 +204,8 @@ CONNECT_TABLE: dict[str, Setting] = {
         Setting("rest.advertised.port", Type.INT, None,
                 "The port under which clients and other workers reach this worker; none: that of "
                 "listeners.", scope="service"),
+        Setting("ssl.endpoint.identification.algorithm", Type.STRING, "https",
+                "Check host names between workers; empty: do not.", scope="service"),
         Setting("topic.tracking.enable", Type.BOOLEAN, True,
                 "Whether the topics that connectors use are recorded.", scope="service"),
         Setting("topic.tracking.allow.reset", Type.BOOLEAN, True,
