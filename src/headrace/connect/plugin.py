@@ -11,7 +11,7 @@ connection between calls, except a sink between `open` and `close`, and a push s
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -284,6 +284,15 @@ class TableSink(Sink):
     def table_schema(self) -> "pa.Schema | None":
         """The columns that the table has; None if that is not known, or if it does not exist."""
         return None
+
+    def begin(self, spark: Any, schema: Any) -> None:
+        """Called in the driver before the first epoch, with Spark's session and the row's type."""
+
+    def committed(self, spark: Any, epoch: Any) -> None:
+        """Called in the driver when an epoch (`pipelines.sink.epoch.Epoch`) is in the table.
+
+        It is called again for a replayed epoch.
+        """
 
 
 def parse(option: Option, text: str | None) -> object:

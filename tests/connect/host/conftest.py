@@ -33,7 +33,9 @@ Result = TypeVar("Result")
 class HostUnderTest:
     """A host, its broker, and a loop for it."""
 
-    def __init__(self, broker: RunningBroker, folder: Path) -> None:
+    def __init__(
+        self, broker: RunningBroker, folder: Path, spark: Mapping[str, str] | None = None
+    ) -> None:
         self.broker = broker
         self.bootstrap = broker.bootstrap_servers
         self.folder = folder
@@ -45,6 +47,7 @@ class HostUnderTest:
             {"bootstrap.servers": self.bootstrap},
             OFFSETS,
             str(folder / "checkpoints"),
+            dict(spark or {}),
         )
         self.host = self.call(_make(settings))
         self.create(OFFSETS, 2)

@@ -248,6 +248,16 @@ def test_delta_tables_are_in_hdfs(
     assert Counter(written(host, name, rows)) == WANTED
 
 
+def test_a_hive_table_needs_a_spark_with_a_metastore(
+    host: HostUnderTest, topic: str, name: str, tmp_path: Path
+) -> None:
+    table = {"hive.table": "numbers", "path": str(tmp_path)}
+    host.start(name, {**SINK, **table, "connector.class": "HiveSink", "topics": topic})
+    status = host.wait_for(name, RunState.FAILED)
+    assert status.trace is not None
+    assert "headrace.spark.conf=spark.sql.catalogImplementation=hive" in status.trace
+
+
 @pytest.fixture(params=["s3", "hdfs"])
 def remote(request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
     """An address in each store, and how it is reached."""

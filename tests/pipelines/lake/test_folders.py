@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.pipelines.lake.columns import ColumnsDiffer
-from headrace.pipelines.lake.folders import FolderLayout, FolderRule
+from headrace.pipelines.lake.folders import FolderLayout, FolderRule, values_of
 
 TIME = datetime(2026, 3, 29, 0, 59, 59, 999_999, tzinfo=UTC)
 """An hour before the clocks of Zurich go forward."""
@@ -42,6 +42,8 @@ def test_values_are_escaped_as_spark_reads_them() -> None:
     found = folders(FolderRule(fields=("v",)), rows)
     null = "v=__HIVE_DEFAULT_PARTITION__"
     assert found == ["v=a%2Fb", "v=x%3Dy", "v=100%25", null, null, "v=ü é", "v=.."]
+    assert [values_of(each)["v"] for each in found][:3] == ["a/b", "x=y", "100%"]
+    assert values_of(null) == {"v": None}
 
 
 def test_values_of_all_types_have_a_text() -> None:

@@ -47,10 +47,14 @@ def table_writer(
 
     def write(batch: Any, epoch: int) -> None:
         if not made:
-            made.append(_spark_writer(sink, records.schema[ROW].dataType))
+            schema = records.schema[ROW].dataType
+            sink.begin(batch.sparkSession, schema)
+            made.append(_spark_writer(sink, schema))
         again = None if replay is None else ReplayEpoch(replay, epoch)
         outcome = run(batch, TableWork(work, made[0], settings.kafka_options(), again))
         made[0].commit(outcome.messages, epoch)
+        if outcome.messages:
+            sink.committed(batch.sparkSession, outcome.messages[0].epoch)
         ended(outcome)
 
     return records, write

@@ -10,7 +10,7 @@ only used here.
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 
@@ -139,6 +139,17 @@ class FolderLayout(FileLayout):
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Values, pa.RecordBatch]]:
         return split(batch.append_column(_FOLDER, self.rule.of(batch)), (_FOLDER,))
+
+
+def values_of(folder: str) -> Mapping[str, str | None]:
+    """The names and values of partitions in a path, unescaped; None stands for null."""
+    found: dict[str, str | None] = {}
+    for part in folder.split("/"):
+        name, is_value, value = part.partition("=")
+        if is_value:
+            plain = re.sub("%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), value)
+            found[name] = None if value == NO_VALUE else plain
+    return found
 
 
 def escaped(text: str) -> str:

@@ -110,6 +110,10 @@ class ParquetLake:
         """Committed files have their final names, so that nothing is kept among the others."""
         return frozenset()
 
+    def folders_of(self, epoch: Epoch) -> list[str]:
+        """The folders in which the newest epoch has files; none of an older epoch is known."""
+        return _Root.of(self).folders(epoch)
+
 
 @dataclass(frozen=True, slots=True)
 class _Root:
@@ -180,6 +184,12 @@ class _Root:
         if isinstance(self.filesystem, pafs.PyFileSystem):
             # The client of HDFS deletes only what is in a folder.
             self.filesystem.delete_file(staged)
+
+    def folders(self, epoch: Epoch) -> list[str]:
+        if epoch.number not in self.epochs(epoch.query):
+            return []
+        files = [each["to"] for each in self._manifest(epoch)["files"]]
+        return sorted({str(PurePosixPath(path).parent) for path in files})
 
     def forget(self, epoch: Epoch) -> None:
         """Remove the manifest of an epoch that is followed by another one."""

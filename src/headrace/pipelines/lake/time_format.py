@@ -43,6 +43,11 @@ class TimeFormat:
         return tuple(each.partition("=")[0] for each in self.segments if "=" in each)
 
     @property
+    def is_named(self) -> bool:
+        """Whether every folder is a partition column."""
+        return len(self.keys) == len(self.segments)
+
+    @property
     def has_names(self) -> bool:
         """Whether names of months, days or half days are in it, which differ by language."""
         return any(name in segment for segment in self.segments for name in _NAMES)

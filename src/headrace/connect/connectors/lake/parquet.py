@@ -1,10 +1,14 @@
 """Sinks for plain files: Parquet or JSON lines in folders, on disk, in S3 and in HDFS."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from headrace.connect.connectors.lake.partitioners import PARTITIONER_OPTIONS, folder_rule
+from headrace.connect.connectors.lake.partitioners import (
+    FLUSH_SIZE,
+    PARTITIONER_OPTIONS,
+    folder_rule,
+)
 from headrace.connect.connectors.lake.stores import (
     S3_OPTIONS,
     S3Access,
@@ -12,8 +16,10 @@ from headrace.connect.connectors.lake.stores import (
 )
 from headrace.connect.plugin import REQUIRED, Option, OptionError, TableSink
 
+if TYPE_CHECKING:
+    from headrace.pipelines.lake.folders import FolderRule
+
 S3_SCHEMES = ("s3", "s3a")
-_FLUSH = Option("flush.size", int, 1_000_000, "How many records a file has at most.")
 _TOPICS_DIR = Option("topics.dir", str, "topics", "The folder above those of the topics.")
 _IGNORED = (
     "directory.delim",
@@ -61,12 +67,16 @@ class FilesInFolders(TableSink):
     def file_format(self) -> str:
         return "parquet"
 
+    def rule(self) -> "FolderRule":
+        """Which folders rows have."""
+        return folder_rule(self, by_topic=self.by_topic)
+
     def table_options(self) -> Mapping[str, str]:
         if self.flush_size < 1:
             raise OptionError("flush.size", "Expected at least 1.")
         return {
             "path": self.root(),
-            "folders": folder_rule(self, by_topic=self.by_topic).to_json(),
+            "folders": self.rule().to_json(),
             "rowsPerFile": str(self.flush_size),
             "fileFormat": self.file_format(),
             **{f"storage.{name}": value for name, value in self.storage().items()},
@@ -87,7 +97,7 @@ class ParquetSink(FilesInFolders):
             "format", str, "parquet", "What the files contain.", choices=("parquet", "jsonl"),
             importance="high",
         ),
-        _FLUSH,
+        FLUSH_SIZE,
         *PARTITIONER_OPTIONS,
         *S3_OPTIONS,
     )  # fmt: skip
@@ -149,7 +159,7 @@ class S3Sink(_OfConfluent):
             importance="high",
         ),
         _TOPICS_DIR,
-        _FLUSH,
+        FLUSH_SIZE,
         *PARTITIONER_OPTIONS,
         *S3_OPTIONS,
     )  # fmt: skip
@@ -184,7 +194,7 @@ class HdfsSink(_OfConfluent):
             importance="high",
         ),
         _TOPICS_DIR,
-        _FLUSH,
+        FLUSH_SIZE,
         *PARTITIONER_OPTIONS,
     )  # fmt: skip
     hdfs_url: str

@@ -14,6 +14,7 @@ DAILY = "'year'=YYYY/'month'=MM/'day'=dd"
 FORMATS = {"DailyPartitioner": DAILY, "HourlyPartitioner": f"{DAILY}/'hour'=HH"}
 PARTITIONERS = ("DefaultPartitioner", "FieldPartitioner", "TimeBasedPartitioner", *FORMATS)
 NONE = "NoPartitioner"
+FLUSH_SIZE = Option("flush.size", int, 1_000_000, "How many records a file has at most.")
 PARTITIONER_OPTIONS: Sequence[Option] = (
     Option(
         "partitioner.class", str, "DefaultPartitioner",
