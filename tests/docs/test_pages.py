@@ -1,4 +1,4 @@
-"""Every code block of README.md and docs/ runs as printed, in the order in which it stands."""
+"""Every code block of README.md, docs/ and some examples runs as printed, in its order."""
 
 import os
 import subprocess
@@ -12,7 +12,8 @@ from tests.docs.blocks import RUN, blocks
 from tests.support import java
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [ROOT / "examples" / "mqtt" / "README.md"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
 SHOWN = {"text", "properties", "json", "console"}
 """Languages of blocks that show something and are not run."""
 SKIPPED = {
