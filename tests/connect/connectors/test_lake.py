@@ -132,3 +132,53 @@ def test_delta_and_iceberg_get_the_keys_of_s3() -> None:
     )  # fmt: skip
     assert iceberg["catalog.s3.secret-access-key"] == "secret"
     assert iceberg["catalog.s3.region"] == "y"
+
+
+APACHE = {
+    "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+    "topics": "orders",
+    "name": "c",
+    "iceberg.tables": "sales.orders",
+    "iceberg.catalog.type": "rest",
+    "iceberg.catalog.uri": "https://catalog.example.com",
+    "iceberg.catalog.credential": "id:secret",
+    "iceberg.catalog.s3.endpoint": "http://minio:9000",
+    "iceberg.control.commit.interval-ms": "60000",
+}
+
+
+def test_the_configuration_of_apaches_iceberg_sink_is_valid() -> None:
+    plugin = Plugins().find(APACHE["connector.class"])
+    assert parsed(plugin, {**APACHE}).errors == []
+    assert options({**APACHE, "iceberg.tables.default-partition-by": "day"}) == {
+        "table": "sales.orders",
+        "catalog": "iceberg",
+        "partitionBy": "day",
+        "catalog.type": "rest",
+        "catalog.uri": "https://catalog.example.com",
+        "catalog.credential": "id:secret",
+        "catalog.s3.endpoint": "http://minio:9000",
+    }
+    assert mask(APACHE, secret_options(plugin, APACHE))["iceberg.catalog.credential"] == "[hidden]"
+
+
+@pytest.mark.parametrize(
+    ("change", "option", "message"),
+    [
+        ({"iceberg.tables": "a.b,a.c"}, "iceberg.tables", "Several tables"),
+        ({"iceberg.tables": "orders"}, "iceberg.tables", "namespace.name"),
+        ({"iceberg.catalog.type": ""}, "iceberg.catalog.type", "rest, hive or glue"),
+        ({"iceberg.catalog.type": "hadoop"}, "iceberg.catalog.type", "expected one of"),
+        ({"iceberg.tables.evolve-schema-enabled": "false"},
+         "iceberg.tables.evolve-schema-enabled", "Only true"),
+        ({"iceberg.tables.default-partition-by": "day(ts)"},
+         "iceberg.tables.default-partition-by", "not functions of them"),
+    ],
+)  # fmt: skip
+def test_what_apaches_iceberg_sink_can_and_ours_cannot_is_refused(
+    change: dict[str, str], option: str, message: str
+) -> None:
+    with pytest.raises(OptionError) as refused:
+        options({**APACHE, **change})
+    assert refused.value.option == option
+    assert message in str(refused.value)
