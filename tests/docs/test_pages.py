@@ -12,7 +12,7 @@ from tests.docs.blocks import RUN, blocks
 from tests.support import java
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = [ROOT / "examples" / "mqtt" / "README.md"]
+EXAMPLES = [ROOT / "examples" / name / "README.md" for name in ("mqtt", "postgresql-to-delta")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
 SHOWN = {"text", "properties", "json", "console"}
 """Languages of blocks that show something and are not run."""

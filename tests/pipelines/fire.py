@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -198,6 +198,30 @@ class Fire:
 
     def told(self) -> list[dict[str, str]]:
         return [asdict(each) for each in self.done]
+
+
+@contextlib.contextmanager
+def noted(
+    name: str, seed: int, targets: Sequence[str], kills: Callable[[], object]
+) -> Iterator[None]:
+    """A line for this run in the log, if HEADRACE_FIRE_LOG names one."""
+    began, passed = time.monotonic(), False
+    try:
+        yield
+        passed = True
+    finally:
+        told = {
+            "test": name,
+            "seed": seed,
+            "passed": passed,
+            "seconds": round(time.monotonic() - began, 1),
+            "sinks": targets,
+            "kills": kills(),
+        }
+        print(json.dumps(told))
+        if path := os.environ.get("HEADRACE_FIRE_LOG"):
+            with Path(path).open("a") as log:
+                log.write(json.dumps(told) + "\n")
 
 
 def python_workers() -> dict[int, str]:

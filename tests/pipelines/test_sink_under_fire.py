@@ -10,13 +10,11 @@ HEADRACE_FIRE_RUNS=1000-1100 chooses other seeds, and HEADRACE_FIRE_LOG a file t
 each run.
 """
 
-import contextlib
-import json
 import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +29,7 @@ from headrace.pipelines.lake.views import open_view
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.pipelines import fire as under
-from tests.pipelines.fire import EPOCHS, LOOK_S, STARTS, Driver, Fire, Watch
+from tests.pipelines.fire import EPOCHS, LOOK_S, STARTS, Driver, Fire, Watch, noted
 from tests.support.committed import committed_values
 from tests.support.spark import local_spark
 from tests.support.topics import create_topic
@@ -196,28 +194,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-@contextlib.contextmanager
-def noted(name: str, fire: Fire, sinks: Sequence[str]) -> Iterator[None]:
-    """A line for this run in the log, if one is kept."""
-    began, passed = time.monotonic(), False
-    try:
-        yield
-        passed = True
-    finally:
-        told = {
-            "test": name,
-            "seed": fire.seed,
-            "passed": passed,
-            "seconds": round(time.monotonic() - began, 1),
-            "sinks": sinks,
-            "kills": fire.told(),
-        }
-        print(json.dumps(told))
-        if path := os.environ.get("HEADRACE_FIRE_LOG"):
-            with Path(path).open("a") as log:
-                log.write(json.dumps(told) + "\n")
-
-
 @pytest.mark.endurance
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", MANY_RUNS)
@@ -228,7 +204,7 @@ def test_nothing_is_lost_or_doubled_in_many_runs(
     victim, sink = VICTIMS[seed % 5], SINKS[seed // 5 % 5]
     copy = new_copy(broker, tmp_path)
     fire = Fire(broker, 1000 + seed)
-    with noted("one", fire, [sink]):
+    with noted("one", fire.seed, [sink], fire.told):
         if victim == "driver":
             copy_by_driver(copy, fire, sink)
         else:
@@ -245,7 +221,7 @@ def test_tables_have_every_record_once_in_many_runs(
     """Drivers that are killed three times over, and brokers."""
     copy = new_copy(broker, tmp_path)
     fire = Fire(broker, 2000 + seed, kills=3)
-    with noted("tables", fire, TABLES):
+    with noted("tables", fire.seed, TABLES, fire.told):
         if seed % 2:
             copy_in_session(request.getfixturevalue("cluster"), copy, fire, "broker", *TABLES)
         else:

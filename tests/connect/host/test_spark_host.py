@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from headrace.connect.hosting import RunState
 from tests.connect.host.conftest import FOLDER, NUMBERS, OFFSETS, HostUnderTest
+from tests.connect.host.fire import driver_pid
 
 pytestmark = pytest.mark.spark
 
@@ -97,17 +98,6 @@ def _kill_driver_after(rows: int, host: HostUnderTest, folder: Path) -> None:
     host.wait(lambda: sum(in_folder(folder).values()), lambda found: found >= rows)
     os.kill(driver_pid(), signal.SIGKILL)
     host.wait_for("in", RunState.RESTARTING)
-
-
-def driver_pid() -> int:
-    """The process of the only driver."""
-    (found,) = (
-        int(pid)
-        for tasks in Path("/proc/self/task").iterdir()
-        for pid in (tasks / "children").read_text().split()
-        if b"headrace.connect.host.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
-    return found
 
 
 def test_a_passing_error_is_retried_until_its_cause_is_gone(

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.connect import OptionError, PermanentError, RecordError, SinkTask
 from headrace.connect.connectors.jdbc.sink import DebeziumJdbcSink, JdbcSink
-from tests.connect.connectors.conftest import EmptyDatabase
+from tests.connect.conftest import EmptyDatabase
 from tests.support.databases import killed
 
 TASK = SinkTask("c", 0, 0, 0)

@@ -10,7 +10,7 @@ from headrace.connect.connectors.ddl import arrow_schema
 from headrace.connect.connectors.jdbc.positions import RowPosition
 from headrace.connect.connectors.jdbc.source import JdbcSource
 from headrace.connect.plugin import SourceOffset
-from tests.connect.connectors.conftest import EmptyDatabase
+from tests.connect.conftest import EmptyDatabase
 from tests.support.databases import killed
 
 MANY = 10**6

@@ -9,7 +9,7 @@ from headrace.connect import OptionError, PermanentError
 from headrace.connect.connectors.ddl import arrow_schema
 from headrace.connect.connectors.mysql_changes.source import MySqlChanges
 from headrace.connect.plugin import SourceOffset
-from tests.connect.connectors.conftest import EmptyDatabase
+from tests.connect.conftest import EmptyDatabase
 from tests.support.databases import killed
 
 MANY = 10**6

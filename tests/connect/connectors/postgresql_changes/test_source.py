@@ -7,7 +7,7 @@ from headrace.connect import OptionError, PermanentError
 from headrace.connect.connectors.ddl import arrow_schema
 from headrace.connect.connectors.postgresql_changes.source import PostgresqlChanges
 from headrace.connect.plugin import SourceOffset
-from tests.connect.connectors.conftest import EmptyDatabase
+from tests.connect.conftest import EmptyDatabase
 from tests.support.databases import killed
 
 MANY = 10**6
