@@ -15,7 +15,7 @@ from paho.mqtt import publish
 from headrace.connect.connectors.mqtt.source import MqttSource
 from headrace.connect.hosting import RunState
 from tests.connect.host.conftest import HostUnderTest
-from tests.connect.host.test_spark_host import driver_pid
+from tests.connect.host.fire import driver_pid
 from tests.support.message_brokers import MosquittoServer, RabbitMqServer
 
 pytestmark = pytest.mark.spark
