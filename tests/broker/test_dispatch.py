@@ -4,6 +4,8 @@ import ast
 import asyncio
 import random
 import struct
+import subprocess
+import sys
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
@@ -81,6 +83,26 @@ def test_a_version_that_is_not_in_the_route_table_closes_its_connection(server: 
         for version in (route.min_version - 1, route.max_version + 1):
             with pytest.raises(CloseConnection, match=f"{route.name} v{version} is not supported"):
                 handle(server, frame(route.key, version, bytes(100)))
+
+
+def test_the_first_client_is_announced_once(server: Server) -> None:
+    clients: list[None] = []
+    server.parts.dispatch.on_first_client = lambda: clients.append(None)
+    # Newer clients begin with a version that they have to lower.
+    handle(server, frame(API_VERSIONS.key, API_VERSIONS.max_version + 1, b""))
+    for _ in range(3):
+        handle(server, frame(API_VERSIONS.key, 0, b""))
+        assert clients == [None]
+
+
+def test_a_start_imports_nothing_of_what_all_cold_requests_share() -> None:
+    code = (
+        "import sys; from headrace.broker import server, dispatch;"
+        "shared = dispatch._SHARED_BY_COLD_REQUESTS;"
+        "assert not sys.modules.keys() & set(shared);"
+        "dispatch.import_codec(); assert sys.modules.keys() >= set(shared)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_an_api_that_is_not_in_the_route_table_closes_its_connection(server: Server) -> None:

@@ -1,8 +1,11 @@
 import errno
+import gc
 import threading
+import tracemalloc
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +37,27 @@ def test_a_second_broker_cannot_use_the_folder() -> None:
     open_directory(disk)
     with pytest.raises(FolderInUse, match="/data is in use by another broker"):
         open_directory(disk)
+
+
+def test_an_open_log_without_records_takes_less_than_2200_bytes(tmp_path: Path) -> None:
+    directory = LogDirectory(str(tmp_path), RealDisk(), ManualClock(NOW))
+    directory.open()
+
+    def create(first: int) -> None:
+        for number in range(first, first + 100):
+            directory.create(TopicPartition("t", number), uuid.UUID(int=number + 1), SMALL)
+
+    create(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        create(100)
+        gc.collect()
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    directory.close()
+    assert used / 100 < 2200
 
 
 def test_a_closed_folder_can_be_opened_again() -> None:

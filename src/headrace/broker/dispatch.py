@@ -12,6 +12,7 @@ import logging
 import struct
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from importlib import import_module
 from inspect import iscoroutine, isgenerator
 from time import perf_counter
 from typing import Any, TypeVar, cast
@@ -21,7 +22,7 @@ from headrace.apis.hot import Answer, CloseConnection, HotHandler, Later, LongPr
 from headrace.apis.parts import CUTS, CombinedResponse, Cut, Pace, is_large, parts, prepare
 from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.rights import RightCheck, check_before
-from headrace.apis.routes import ROUTES, HandlerKind, Route
+from headrace.apis.routes import API_VERSIONS, ROUTES, HandlerKind, Route
 from headrace.broker.buffers import LARGEST_POOLED_BYTES
 from headrace.broker.connection import Connection
 from headrace.broker.request_times import RequestTimes
@@ -42,8 +43,24 @@ logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 _UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
+_SHARED_BY_COLD_REQUESTS = (
+    "headrace.apis.error_codes",
+    "headrace.wire.codec",
+    "headrace.wire.codec_versions",
+    "kio.schema.errors",
+    "kio.schema.index",
+    "kio.schema.request_header.v2.header",
+    "kio.schema.response_header.v1.header",
+    "kio.schema.types",
+)
 _LARGE_BYTES = 4096
 """Larger cold requests are decoded in slices."""
+
+
+def import_codec() -> None:
+    """Import what all cold requests share; called in a worker thread, as it takes about 15 ms."""
+    for name in _SHARED_BY_COLD_REQUESTS:
+        import_module(name)
 
 
 class _Row:
@@ -102,6 +119,9 @@ class Dispatch:
         """How long fetches waited for records, of those that are timed."""
         self.polled_at: Callable[[], float] = perf_counter
         """When the requests at hand were found, by `perf_counter`; 0 if only one was."""
+        self._had_client = False
+        self.on_first_client: Callable[[], object] = lambda: None
+        """Called after the first ApiVersions, with which clients begin."""
 
     def times(self) -> dict[str, Histogram]:
         """How long requests took, by the API's name (`request_times.py`)."""
@@ -165,6 +185,9 @@ class Dispatch:
     def _timed(self, row: _Row, answer: Answer | Later, began: float) -> Answer | Later:
         """The same answer; the time until it is there is counted."""
         now = perf_counter()
+        if not self._had_client and row.route is API_VERSIONS:
+            self._had_client = True
+            self.on_first_client()
         row.timed_next = row.requests + row.times.pause(row.requests, now)
         if answer is None or type(answer) is bytes or type(answer) is list:
             row.times.seconds.observe(now - began)

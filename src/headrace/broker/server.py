@@ -18,6 +18,7 @@ from headrace.broker.acceptor import Acceptor, Reception
 from headrace.broker.buffers import Buffers
 from headrace.broker.build import Surroundings, build
 from headrace.broker.connection import Connection, Handler, Limits
+from headrace.broker.dispatch import import_codec
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.metrics.damage import damage_warnings
 from headrace.broker.metrics.sources import ServerMetrics
@@ -132,6 +133,7 @@ class Server:
             clock.monotonic,
         )
         self.parts.dispatch.polled_at = lambda: self._poller.polled_at
+        self.parts.dispatch.on_first_client = partial(self.parts.executor.submit, import_codec)
         self._listening = False
         self._metrics_page: MetricsPage | None = None
         self._process_metrics: ProcessMetrics | None = None

@@ -72,7 +72,7 @@ def _loaded(kind: _Kind, nodes: Mapping[str, StoreNode]) -> dict[Any, Any]:
 
 
 def changed_nodes(old: SecurityState, new: SecurityState) -> Iterator[tuple[str, bytes | None]]:
-    """The path and the new value of each node that differs; None where a node goes."""
+    """The path and the new value of each node that differs; None if a node is deleted."""
     for kind in _KINDS:
         before, after = getattr(old, kind.part), getattr(new, kind.part)
         if before is after:

@@ -86,7 +86,8 @@ class SqliteStore:
             for statement in _SCHEMA:
                 self._connection.execute(statement)
             if _session_numbers(self._connection):
-                self._clear_up(self._connection)  # after a kill of all, nobody else has
+                # If all processes were killed, none of them has removed its nodes.
+                self._clear_up(self._connection)
 
     def get(self, path: str) -> StoreNode | None:
         with self._readable_errors():
@@ -118,9 +119,9 @@ class SqliteStore:
                 self._watch = _Watch(self, self._connect())
         self._watch.listeners.append(changed)
 
-    def on_session(self, told: Callable[[StoreSession], None]) -> None:
+    def on_session(self, listener: Callable[[StoreSession], None]) -> None:
         # A file is always reachable, and the lock lasts as long as this process.
-        told(StoreSession.CONNECTED)
+        listener(StoreSession.CONNECTED)
 
     def close(self) -> None:
         if self._watch is not None:

@@ -87,7 +87,7 @@ class Conflict(Exception):
     """A node does not have the version that a commit expected."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"metadata node {path} was changed by someone else")
+        super().__init__(f"metadata node {path} was changed by another broker")
         self.path = path
 
 
@@ -127,15 +127,15 @@ class Store(Protocol):
         node. Calls may be spurious, but none is missed.
         """
 
-    def on_session(self, told: Callable[[StoreSession], None]) -> None:
-        """Have `told` called, from any thread, with the session's state now and when it changes."""
+    def on_session(self, listener: Callable[[StoreSession], None]) -> None:
+        """Call `listener`, from any thread, with the session's state now and when it changes."""
 
     def close(self) -> None:
         """End the session, which removes its ephemeral nodes, and release all resources."""
 
 
 def parent_and_name(path: str) -> tuple[str, str]:
-    """`/parent/name` taken apart; the parent of `/name` is empty."""
+    """`/parent/name` split into parent and name; the parent of `/name` is empty."""
     parent, _, name = path.rpartition("/")
     return parent, name
 

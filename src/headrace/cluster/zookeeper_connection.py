@@ -37,22 +37,22 @@ class _TlsSocket(ssl.SSLSocket):
     In TLS 1.3 a server refuses a client's certificate only after the handshake, in the first read.
     """
 
-    heard: "Callable[[Exception | None], None] | None" = None
+    on_outcome: "Callable[[Exception | None], None] | None" = None
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         try:
             data = super().recv(buflen, flags)
         except ssl.SSLError as error:
-            self._hear(error)
+            self._record_outcome(error)
             raise
-        if self.heard is not None and data:
-            self._hear(None)
-            self.heard = None
+        if self.on_outcome is not None and data:
+            self._record_outcome(None)
+            self.on_outcome = None
         return data
 
-    def _hear(self, error: Exception | None) -> None:
-        if self.heard is not None:
-            self.heard(error)
+    def _record_outcome(self, error: Exception | None) -> None:
+        if self.on_outcome is not None:
+            self.on_outcome(error)
 
 
 class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
@@ -82,17 +82,17 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc] # kaz
         )
         if self._tls is None:
             return sock
-        heard = partial(self._hear, f"{hostname or address[0]}:{address[1]}")
+        on_outcome = partial(self._record_outcome, f"{hostname or address[0]}:{address[1]}")
         context = self._tls()
         context.sslsocket_class = _TlsSocket
         try:
             wrapped = context.wrap_socket(sock, server_hostname=hostname or address[0])
         except OSError as error:
-            heard(error)
+            on_outcome(error)
             sock.close()
             raise
         assert isinstance(wrapped, _TlsSocket)
-        wrapped.heard = heard
+        wrapped.on_outcome = on_outcome
         return wrapped
 
     def select(
@@ -105,8 +105,8 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc] # kaz
         found, *others = super().select(readable, writable, exceptional, 0)
         return [*ready, *(one for one in found if one not in ready)], *others
 
-    def _hear(self, server: str, error: Exception | None) -> None:
-        """What became of a connection: an error, or the first bytes of the server."""
+    def _record_outcome(self, server: str, error: Exception | None) -> None:
+        """Record the outcome of a connection: an error, or None after the server's first bytes."""
         if error is None:
             self.refusals.pop(server, None)
         elif isinstance(error, ssl.SSLError) and not isinstance(error, _PASSING):

@@ -30,11 +30,11 @@ class ZookeeperSession:
         """Whether there is no connection, or the store has not caught up yet."""
         return self._state is StoreSession.SUSPENDED
 
-    def listen(self, told: Callable[[StoreSession], None]) -> None:
-        """Have `told` called with the state now and when it changes."""
+    def listen(self, listener: Callable[[StoreSession], None]) -> None:
+        """Have `listener` called with the state now and when it changes."""
         with self._telling:
-            self._listeners.append(told)
-            told(self._state)
+            self._listeners.append(listener)
+            listener(self._state)
 
     def suspend(self, *, expired: bool = False) -> None:
         """The connection was lost, or a request failed."""
@@ -42,7 +42,7 @@ class ZookeeperSession:
             self.losses += 1
             self._expired |= expired
             if self._state is not StoreSession.SUSPENDED:
-                logger.warning("ZooKeeper is out of reach")
+                logger.warning("ZooKeeper is not reachable")
                 self._state = StoreSession.SUSPENDED
                 tell_all(self._listeners, StoreSession.SUSPENDED)
 
@@ -58,7 +58,7 @@ class ZookeeperSession:
         with self._telling:
             if self._state is StoreSession.SUSPENDED and losses == self.losses:
                 news = StoreSession.EXPIRED if self._expired else StoreSession.CONNECTED
-                logger.warning("ZooKeeper is within reach again; the session: %s", news.value)
+                logger.warning("ZooKeeper is reachable again; the session: %s", news.value)
                 self._expired = False
                 self._state = StoreSession.CONNECTED
                 tell_all(self._listeners, news)

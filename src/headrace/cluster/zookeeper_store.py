@@ -149,8 +149,8 @@ class ZookeeperStore:
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed.append(changed)
 
-    def on_session(self, told: Callable[[StoreSession], None]) -> None:
-        self._session.listen(told)
+    def on_session(self, listener: Callable[[StoreSession], None]) -> None:
+        self._session.listen(listener)
 
     def close(self) -> None:
         self._stopped.set()

@@ -22,7 +22,7 @@ _NAMES = {
 }
 """The names of the settings of TLS, and of those for ZooKeeper."""
 _TYPES = {"pem": "PEM", "p12": "PKCS12", "pfx": "PKCS12", "jks": "JKS"}
-"""As ZooKeeper, without a type the suffix of a file tells it."""
+"""The types of files by their suffix, as in ZooKeeper, if no type is given."""
 
 
 class _ZookeeperValues:
