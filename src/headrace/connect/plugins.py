@@ -37,9 +37,11 @@ BUILT_IN = (
     "headrace.connect.connectors.jdbc.sink:DebeziumJdbcSink",
     "headrace.connect.connectors.jdbc.sink:JdbcSink",
     "headrace.connect.connectors.jdbc.source:JdbcSource",
+    "headrace.connect.connectors.mqtt.sink:MqttSink",
     "headrace.connect.connectors.mqtt.source:MqttSource",
     "headrace.connect.connectors.mysql_changes.source:MySqlChanges",
     "headrace.connect.connectors.postgresql_changes.source:PostgresqlChanges",
+    "headrace.connect.connectors.rabbitmq.sink:RabbitMqSink",
     "headrace.connect.connectors.rabbitmq.source:RabbitMqSource",
 )
 """As `module:Class`."""

@@ -1,10 +1,6 @@
 """The HTTP sink: sends records to an address, one by one or in batches."""
 
-import base64
-import datetime
-import json
 import logging
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +17,13 @@ from headrace.connect.connectors.http.exchange import (
     check_url,
     header_lines,
     one_of,
+)
+from headrace.connect.connectors.value_texts import (
+    VARIABLE,
+    as_bytes,
+    as_json,
+    check_variables,
+    plain,
 )
 from headrace.connect.plugin import (
     REQUIRED,
@@ -41,7 +44,6 @@ OF_ALL_RECORDS = (401, 403, 405, 406, 407, 415)
 """Statuses that are not about the record: every record would be refused."""
 OF_THE_ADDRESS = (404, 410)
 """Statuses that are about the record only if the address depends on it."""
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 log = logging.getLogger(__name__)
 
@@ -132,11 +134,8 @@ class HttpSink(Sink):
         self._exchange.hide(hidden.values())
         self._done: set[tuple[str, int, int]] = set()
         """Records of a batch with refused ones that were sent: the host writes them again."""
-        for found in _VARIABLE.findall(self.http_api_url):
-            if found not in ("topic", "key"):
-                message = f"Unknown variable ${{{found}}}; use ${{topic}} and ${{key}}."
-                raise OptionError("http.api.url", message)
-        check_url("http.api.url", _VARIABLE.sub("x", self.http_api_url))
+        check_variables("http.api.url", self.http_api_url)
+        check_url("http.api.url", VARIABLE.sub("x", self.http_api_url))
         if self.batch_max_size < 1:
             raise OptionError("batch.max.size", "A request has at least one record.")
         if self.batch_json_as_array and not is_json:
@@ -150,7 +149,7 @@ class HttpSink(Sink):
 
     def check(self) -> None:
         try:
-            self._exchange.check_reachable(_VARIABLE.sub("x", self.http_api_url))
+            self._exchange.check_reachable(VARIABLE.sub("x", self.http_api_url))
         except (PermanentError, ConnectionError) as error:
             raise OptionError("http.api.url", str(error)) from None
         finally:
@@ -212,13 +211,13 @@ class HttpSink(Sink):
         return found
 
     def _url(self, row: Mapping[str, Any]) -> str:
-        values = {"topic": row["topic"], "key": _plain(row["key"])}
-        return _VARIABLE.sub(lambda it: quote(str(values[it[1]]), safe=""), self.http_api_url)
+        values = {"topic": row["topic"], "key": plain(row["key"])}
+        return VARIABLE.sub(lambda it: quote(str(values[it[1]]), safe=""), self.http_api_url)
 
     def _encoded(self, value: Any) -> bytes:
         if self.request_body_format == "json":
-            return _json(value).encode()
-        return value if isinstance(value, bytes) else _plain(value).encode()
+            return as_json(value).encode()
+        return as_bytes(value)
 
     def _requests(self, records: Sequence[OutgoingRecord]) -> Iterator[list[OutgoingRecord]]:
         """Neighbours with the same address, up to the size of a batch."""
@@ -296,23 +295,3 @@ def _statuses(text: str) -> frozenset[int]:
                 "retry.on.status.codes", f"Expected statuses such as 429,500-599; found {word}."
             ) from None
     return frozenset(found)
-
-
-def _plain(value: Any) -> str:
-    """A string as it is, everything else as JSON."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return value if isinstance(value, str) else _json(value)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, default=_other, ensure_ascii=False, separators=(",", ":"))
-
-
-def _other(value: Any) -> str:
-    """Bytes in base 64; times, decimals and everything else as text."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    return str(value)
