@@ -106,7 +106,7 @@ class SlotMember:
         self._must_join = True
         self.problem = ""
         """Why the worker is not in the group; empty if it is, or is joining."""
-        self._stopping = False
+        self._stopping = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="connect-group", daemon=True)
 
@@ -115,7 +115,7 @@ class SlotMember:
 
     def stop(self) -> None:
         """Leave the group. Blocks until the coordinator has responded, or cannot be reached."""
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
         try:
             self._leave()
@@ -137,7 +137,7 @@ class SlotMember:
         joining, beating = Cluster(self._joining_config), Cluster(self._config)
         pause_s = self._config.retry_backoff_s
         try:
-            while not self._stopping:
+            while not self._stopping.is_set():
                 try:
                     if self._joins():
                         self._join(joining)
@@ -148,7 +148,12 @@ class SlotMember:
                     pause_s = self._config.retry_backoff_s
                     if not self._joins():
                         self._wait(self._options.heartbeat_interval_ms / 1000)
-                except (KafkaError, ClientError, MalformedProtocol) as error:
+                except Exception as error:
+                    if self._stopping.is_set():
+                        return
+                    # Without heartbeats the slots would belong to others, so the thread goes on.
+                    if not isinstance(error, (KafkaError, ClientError)):
+                        log.exception("an error in the membership of the group")
                     if self._must_end(error):
                         return
                     if not _is_rebalance(error):
@@ -179,8 +184,8 @@ class SlotMember:
             self._join_again()
             return False
         code = error.code if isinstance(error, KafkaError) else None
-        silent_s = time.monotonic() - self._responded
-        if code in _LOST or silent_s > self._options.session_timeout_ms / 1000:
+        is_over = time.monotonic() - self._responded > self._options.session_timeout_ms / 1000
+        if code in _LOST or is_over:
             self._lose(error)
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self.problem = (
@@ -194,7 +199,7 @@ class SlotMember:
                 f"Group {group} has members of another kind, such as workers of Kafka Connect. "
                 "Stop them, or set another group.id"
             )
-        elif code not in _LOST:
+        elif is_over:
             self.problem = f"The worker is not in group {group}: {error}"
         log.warning("group %s: %s", group, error)
         return False
@@ -327,7 +332,11 @@ def assign(
     decided = {str(each.member_id): MemberAssignment(()) for each in members}
     by_topic: dict[str, dict[str, MemberSubscription]] = {}
     for each in members:
-        found = decode_subscription(each.metadata)
+        try:
+            found = decode_subscription(each.metadata)
+        except MalformedProtocol as error:
+            log.warning("member %s of the group is no worker: %s", each.member_id, error)
+            continue
         if found.user_data and found.topics:
             by_topic.setdefault(found.topics[0], {})[str(each.member_id)] = found
     for topic, subscriptions in by_topic.items():
