@@ -27,6 +27,7 @@ BUILT_IN = (
     "headrace.connect.connectors.file_sinks:FilesSink",
     "headrace.connect.connectors.http.source:HttpSource",
     "headrace.connect.connectors.http.sink:HttpSink",
+    "headrace.connect.connectors.http.webhook:WebhookSource",
     "headrace.connect.connectors.lake.apache_iceberg:ApacheIcebergSink",
     "headrace.connect.connectors.lake.hive:HiveSink",
     "headrace.connect.connectors.lake.parquet:HdfsSink",

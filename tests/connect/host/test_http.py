@@ -4,12 +4,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from starlette.responses import JSONResponse, Response
 
 from headrace.connect.hosting import RunState
 from tests.connect.host.conftest import HostUnderTest
 from tests.support.http_server import HttpServerUnderTest, SeenRequest, http_server
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +31,7 @@ def server() -> Iterator[HttpServerUnderTest]:
 @pytest.fixture
 def names(host: HostUnderTest) -> Iterator[list[str]]:
     """Names of connectors, which are stopped at the end."""
-    found = ["http-in", "http-out"]
+    found = ["http-in", "http-out", "webhook"]
     yield found
     for name in found:
         host.stop(name)
@@ -89,3 +91,36 @@ def test_rows_of_a_polled_list_reach_another_server_through_a_topic(
     assert [each["n"] for each in host.values("polled")] == list(range(40))
     host.wait(lambda: len(host.records("polled-refused")), lambda found: found == 1)
     assert host.values("polled-refused") == [{"n": 13}]
+
+
+def test_a_webhook_answers_when_the_record_can_be_consumed(
+    host: HostUnderTest, names: list[str]
+) -> None:
+    host.create("hooked", 1)
+    port = free_port()
+    config = {
+        **JSON,
+        "connector.class": "WebhookSource",
+        "port": str(port),
+        "topic": "hooked",
+        "format": "json",
+        "schema": "n bigint",
+        "key.header": "X-Key",
+    }
+    host.start(names[2], config)
+    with httpx.Client(timeout=60, headers={"x-key": "k"}) as client:
+
+        def post(n: int) -> bool:
+            try:
+                found = client.post(f"http://127.0.0.1:{port}/", json={"n": n})
+            except httpx.TransportError:
+                return False
+            return found.status_code == 200
+
+        for n in range(5):
+            host.wait(lambda n=n: post(n), bool)  # type: ignore[misc]
+            assert host.values("hooked")[-1] == {"n": n}
+        assert {key for key, _, _ in host.records("hooked")} == {b"k"}
+        host.stop(names[2])
+        with pytest.raises(httpx.TransportError):
+            client.post(f"http://127.0.0.1:{port}/", json={"n": 5})
