@@ -45,8 +45,8 @@ def test_the_examples_of_a_connector_are_valid(name: str) -> None:
 def test_listing_the_connectors_imports_neither_arrow_nor_drivers() -> None:
     program = (
         "import sys; from headrace.connect.plugins import Plugins; Plugins().all(); "
-        "print([name for name in ('pyarrow', 'numpy', 'psycopg', 'pymysql', 'pyspark') "
-        "if name in sys.modules])"
+        "print([name for name in ('pyarrow', 'numpy', 'psycopg', 'pymysql', 'pyspark', 'paho', "
+        "'pika') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.decode().strip() == "[]"

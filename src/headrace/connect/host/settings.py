@@ -1,5 +1,6 @@
 """What the service tells a new driver process."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,12 @@ class DriverSettings:
     """Which references to secrets are resolved: the fields of SecretSources."""
 
     def connector_folder(self, name: str) -> Path:
-        """The folder of a connector, with its checkpoints."""
-        return Path(self.folder) / name
+        """The folder of a connector, with its checkpoints.
+
+        A name may have slashes, or be that of a parent folder; other folders must not be reached.
+        """
+        plain = re.sub(r"[^\w.-]", lambda found: f"={ord(found[0]):x}=", name)
+        return Path(self.folder) / (plain if plain.strip(".") else plain.replace(".", "=2e="))
 
     def spool(self, name: str) -> Path:
         """The folder for messages that a push source has received; all checkpoints share it."""

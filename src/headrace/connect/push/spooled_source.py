@@ -5,9 +5,10 @@ driver. Tasks have instances of their own and only read.
 """
 
 import contextlib
+import hashlib
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -137,25 +138,29 @@ class _Receiver:
         with self._lock:
             self._receipts.append((message.receipt, number))
 
-    def _unacknowledged(self) -> dict[str, deque[int]]:
+    def _unacknowledged(self) -> dict[bytes, deque[int]]:
         """The rows that the external system delivers again, with their numbers.
 
         The topic does not have them yet, so that none of them was acknowledged. A message that is
         delivered again and equals one of them must therefore be one of them, or take its place.
         """
-        found: dict[str, deque[int]] = defaultdict(deque)
+        found: dict[bytes, deque[int]] = defaultdict(deque)
         number, end = self.spool.start, self.spool.sync()
         if number < end:
             for batch in read_range(self.spool.folder, self.spool.schema, number, end):
                 for row in batch.to_pylist():
-                    found[repr(row)].append(number)
+                    found[_digest(row)].append(number)
                     number += 1
         return found
 
     def _number_in_spool(self, message: Received) -> int | None:
         batch = pa.RecordBatch.from_pylist([message.row], schema=self.spool.schema)
-        numbers = self._expected.get(repr(batch.to_pylist()[0]))
+        numbers = self._expected.get(_digest(batch.to_pylist()[0]))
         return numbers.popleft() if numbers else None
+
+
+def _digest(row: Mapping[str, object]) -> bytes:
+    return hashlib.sha256(repr(row).encode()).digest()
 
 
 def spooled(source: Source, folder: Path) -> Source:
