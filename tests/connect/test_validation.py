@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from headrace.connect import PermanentError, Sink, Source
+from headrace.connect.converters.options import JSON
 from headrace.connect.plugins import Plugin, Plugins
 from headrace.connect.secrets import EVERYTHING
 from headrace.connect.validation import Validation, validate
 from tests.connect.stand_in import PLUGINS
 
+STRING = "org.apache.kafka.connect.storage.StringConverter"
 LOCKED = {"connector.class": "LockedSink", "name": "c", "topics": "t", "url": "u", "password": "p"}
 
 
@@ -155,3 +157,23 @@ def test_a_source_that_may_repeat_records_is_refused_where_exactly_once_is_requi
             "The connector does not support exactly-once semantics with the provided configuration."
         )
         assert refused == ({"exactly.once.support": [sentence]} if is_refused else {})
+
+
+def test_a_check_sees_the_converters_that_the_connector_gets_from_the_worker() -> None:
+    seen: list[Mapping[str, str]] = []
+
+    class Looking(Sink):
+        def check(self) -> None:
+            seen.append(self.config)
+
+    config = {"connector.class": "x", "name": "c", "topics": "t", "key.converter": STRING}
+    defaults = {
+        "key.converter": JSON,
+        "key.converter.schemas.enable": "true",
+        "value.converter": JSON,
+        "value.converter.schemas.enable": "false",
+    }
+    found = asyncio.run(validate(Plugin("x", Looking, "1"), config, defaults, EVERYTHING))
+    assert found.errors == []
+    inherited = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+    assert seen == [{**config, **inherited}]

@@ -33,7 +33,7 @@ from headrace.connect.storage.records import (
 )
 from headrace.connect.storage.state import ConnectorState
 from headrace.connect.storage.store import ConnectStore
-from headrace.connect.validation import CONVERTERS
+from headrace.connect.validation import with_defaults
 from headrace.errors import KafkaError
 from headrace.service.errors import HttpError, StartFailure
 
@@ -244,7 +244,9 @@ class ConnectorRunner:
                 await self._store.write_configs(CommitChange(name, 0))
             return
         generation = await self._generation(name, found.config)
-        plan = ConnectorPlan(name, self._with_defaults(found.config), generation.generation)
+        plan = ConnectorPlan(
+            name, with_defaults(found.config, self._options.defaults), generation.generation
+        )
         if self._running.get(name) == plan:
             return
         self._limits.pop(name, None)
@@ -252,16 +254,6 @@ class ConnectorRunner:
         self._statuses.pop(name, None)
         await self._host.start(plan)
         self._running[name] = plan
-
-    def _with_defaults(self, config: Config) -> Config:
-        """With the worker's converters, as far as the connector has none of its own."""
-        used = [name for name in CONVERTERS if name not in config]
-        inherited = {
-            option: text
-            for option, text in self._options.defaults.items()
-            if any(option == name or option.startswith(f"{name}.") for name in used)
-        }
-        return {**inherited, **config}
 
     async def bound_tasks(self, name: str, limit: int) -> None:
         """Show no more tasks than the query has."""

@@ -137,8 +137,20 @@ async def validate(
     if not found.errors:
         _check_steps(found, _resolved(config, sources))
     if not found.errors:
-        await _check(plugin, found, _resolved(config, sources), timeout_s)
+        complete = with_defaults(_resolved(config, sources), defaults)
+        await _check(plugin, found, complete, timeout_s)
     return found
+
+
+def with_defaults(config: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """With the worker's converters, as far as the connector has none of its own."""
+    used = [name for name in CONVERTERS if name not in config]
+    inherited = {
+        option: text
+        for option, text in defaults.items()
+        if any(option == name or option.startswith(f"{name}.") for name in used)
+    }
+    return {**inherited, **config}
 
 
 def _resolved(config: Mapping[str, str | None], sources: SecretSources) -> dict[str, str]:
