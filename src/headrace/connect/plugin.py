@@ -146,6 +146,8 @@ class Source(Connector):
     once: bool = True
     """Whether each row is in the topic once. False for a source that may repeat rows, with its
     configuration: exactly.once.support=required is then refused."""
+    on_driver: ClassVar[bool] = False
+    """Whether tasks read files of the driver's machine, and must run there."""
     folder: str = ""
     """A folder for files of the source, beside the checkpoint; empty if no host runs it."""
 
@@ -199,6 +201,7 @@ class PushSource(Source):
     """
 
     once = False
+    on_driver = True
 
     def partitions(self) -> Sequence[SourcePartition]:
         return [{"spool": "messages"}]

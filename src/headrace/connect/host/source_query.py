@@ -13,7 +13,6 @@ from headrace.connect.host.work import ConnectorWork
 from headrace.connect.plugin import (
     HEADERS_TYPE,
     PermanentError,
-    PushSource,
     Source,
     SourceStream,
 )
@@ -31,10 +30,10 @@ def source_rows(
     """The records of all streams of a source, as the topic sink takes them."""
     source = work.connector()
     assert isinstance(source, Source)
-    if isinstance(source, PushSource) and not settings.master.startswith("local"):
+    if source.on_driver and not settings.master.startswith("local"):
         raise PermanentError(
-            f"{type(source).__name__} receives messages into files of the driver's machine: set "
-            "headrace.spark.master=local[*], or run this connector in a worker of its own"
+            f"{type(source).__name__} stores what it receives in files of the driver's machine: "
+            "set headrace.spark.master=local[*], or run this connector in a worker of its own"
         )
     streams = source.streams()
     topics = [stream.topic for stream in streams]

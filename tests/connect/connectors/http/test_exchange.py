@@ -103,6 +103,28 @@ def test_redirects_end_and_do_not_lose_a_body(server: HttpServerUnderTest) -> No
     assert (server.requests[-1].method, server.requests[-1].body) == ("POST", b"body")
 
 
+def test_a_body_is_not_redirected_to_another_server(
+    server: HttpServerUnderTest, other_server: HttpServerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "_tokens", {})
+    server.answer = lambda request: RedirectResponse(f"{other_server.url}/b", 307)
+    exchange = HttpExchange({})
+    with pytest.raises(PermanentError, match=f"redirects POST to {other_server.url}"):
+        exchange.send(HttpRequest("POST", f"{server.url}/a", b"body"))
+    exchange.close()
+    login = {"oauth2.client.id": "me", "oauth2.client.secret": "s3cret"}
+    url = {"oauth2.token.url": f"{server.url}/token", "oauth2.client.auth.mode": "url"}
+    with pytest.raises(PermanentError, match="gives no token: status 307"):
+        get(server, {"auth.type": "OAUTH2", **login, **url})
+    assert other_server.requests == []
+
+
+def test_a_redirect_to_something_else_is_an_error(server: HttpServerUnderTest) -> None:
+    server.answer = lambda request: RedirectResponse("ftp://example.com/", 302)
+    with pytest.raises(PermanentError, match="not HTTP"):
+        get(server)
+
+
 def test_secrets_are_in_no_log_and_no_message(
     server: HttpServerUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,6 +23,8 @@ MOST_REDIRECTS = 5
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 SHOWN_CHARACTERS = 200
 """How much of the body of an error is shown."""
+LOOKED_AT_BYTES = 65_536
+"""More than is shown, so that no half of a secret is."""
 REDIRECTS = (301, 302, 303, 307, 308)
 PASSING = (408, 425, 429)
 """Client errors that go away by themselves, as all server errors (5xx) do."""
@@ -132,7 +134,7 @@ class HttpExchange:
 
     def check_reachable(self, url: str) -> None:
         """Opens a connection to the server of an address; any response will do."""
-        self._one(HttpRequest("HEAD", f"{origin(url)}/"), trusted=False)
+        self._one(HttpRequest("HEAD", f"{origin(url)}/"), {}, False)
 
     def refuse(self, answer: HttpResponse) -> NoReturn:
         """Raises the error of a response without success."""
@@ -142,7 +144,7 @@ class HttpExchange:
 
     def sentence(self, answer: HttpResponse) -> str:
         """What the server said, without secrets."""
-        text = " ".join(answer.body[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace").split())
+        text = " ".join(answer.body[:LOOKED_AT_BYTES].decode("utf-8", "replace").split())
         for secret in filter(None, self._hidden):
             text = text.replace(secret, "[hidden]")
         found = f"{answer.origin} answered with status {answer.status}"
@@ -153,11 +155,9 @@ class HttpExchange:
         return found
 
     def _followed(self, request: HttpRequest) -> HttpResponse:
-        import httpx
-
         trusted = True
         for _ in range(MOST_REDIRECTS + 1):
-            answer = self._one(request, trusted)
+            answer = self._one(request, self._headers(request, trusted), trusted)
             location = answer.headers.get("location")
             if answer.status not in REDIRECTS or not location:
                 return answer
@@ -166,24 +166,31 @@ class HttpExchange:
                     f"{answer.origin} redirects {request.method} with status {answer.status}, "
                     "which would lose the body; configure the address to which it redirects"
                 )
-            target = httpx.URL(request.url).join(location)
-            if target.scheme not in ("http", "https") or not target.host:
-                raise PermanentError(f"{answer.origin} redirects to something that is not HTTP")
-            trusted = trusted and origin(str(target)) == origin(request.url)
-            request = HttpRequest(request.method, str(target), request.body, request.headers)
+            target = _joined(answer, request.url, location)
+            is_other = origin(target) != origin(request.url)
+            if is_other and request.body is not None:
+                raise PermanentError(
+                    f"{answer.origin} redirects {request.method} to {origin(target)}, to which the "
+                    "body is not sent; configure this address"
+                )
+            trusted = trusted and not is_other
+            request = HttpRequest(request.method, target, request.body, request.headers)
         raise PermanentError(f"{answer.origin} redirects more than {MOST_REDIRECTS} times")
 
-    def _one(self, request: HttpRequest, trusted: bool) -> HttpResponse:
-        """One request. One to another server has only the headers that describe its body."""
-        import httpx
-
+    def _headers(self, request: HttpRequest, trusted: bool) -> dict[str, str]:
+        """A request to another server has only the headers that describe its body."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         if trusted:
-            headers |= self._credentials.headers(self._unauthenticated)
-        else:
-            headers = {
-                name: headers[name] for name in ("accept", "content-type") if name in headers
-            }
+            return headers | self._credentials.headers(self._send_for_token)
+        return {name: headers[name] for name in ("accept", "content-type") if name in headers}
+
+    def _send_for_token(self, request: HttpRequest) -> HttpResponse:
+        """The request has credentials of its own, so that redirects are not followed."""
+        return self._one(request, request.headers, True)
+
+    def _one(self, request: HttpRequest, headers: Mapping[str, str], trusted: bool) -> HttpResponse:
+        import httpx
+
         server = origin(request.url)
         end = time.monotonic() + self._request_s
         try:
@@ -203,16 +210,6 @@ class HttpExchange:
             reason = str(error) or type(error).__name__
             raise ConnectionError(f"{server} cannot be reached: {reason}") from None
         return HttpResponse(response.status_code, response.headers, body, server, not trusted)
-
-    def _unauthenticated(self, request: HttpRequest) -> HttpResponse:
-        """For the request of a token, which has credentials of its own."""
-        client = HttpExchange({})
-        client._proxy, client._tls = self._proxy, self._tls
-        client._connect_s, client._request_s = self._connect_s, self._request_s
-        try:
-            return client.send(request)
-        finally:
-            client.close()
 
     def _read(self, response: "httpx.Response", server: str, end: float) -> bytes:
         found = bytearray()
@@ -252,6 +249,16 @@ def origin(url: str) -> str:
     port = f":{found.port}" if found.port is not None else ""
     host = f"[{found.host}]" if ":" in found.host else found.host
     return f"{found.scheme}://{host}{port}"
+
+
+def _joined(answer: HttpResponse, url: str, location: str) -> str:
+    """The address of a redirect."""
+    import httpx
+
+    found = httpx.URL(url).join(location)
+    if found.scheme not in ("http", "https") or not found.host:
+        raise PermanentError(f"{answer.origin} redirects to something that is not HTTP")
+    return str(found)
 
 
 def check_url(option: str, url: str) -> None:

@@ -67,6 +67,7 @@ class HttpSource(Source):
     """
 
     once = False
+    on_driver = True
     aliases = ("io.confluent.connect.http.HttpSourceConnector",)
     ignored = (*IGNORED, "max.retries", "retry.backoff.ms", "retry.on.status.codes")
     options = (

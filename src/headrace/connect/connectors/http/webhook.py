@@ -54,7 +54,7 @@ class WaitingRequest:
     """A request whose rows are on their way into the topic."""
 
     rows: Sequence[Mapping[str, object]]
-    """None if it has waited too long: its client sends it again."""
+    """Empty if it has waited too long: its client sends it again."""
     done: "asyncio.Future[bool]"
     """Whether the rows are in the topic; False if the connector ends before it is known."""
     last: int = 0
