@@ -18,6 +18,7 @@ from headrace.connect.host.sink_task import RECORD_COLUMNS, SinkWork
 from headrace.connect.host.work import ConnectorWork
 from headrace.connect.plugin import Sink
 from headrace.connect.transforms.applying import apply
+from headrace.connect.transforms.headers import present_headers
 from headrace.pipelines.source.options import parse_options
 from headrace.pipelines.source.positions import find_partitions
 
@@ -135,4 +136,10 @@ def changed(records: Any, work: ConnectorWork) -> Any:
     wanted = [*RECORD_COLUMNS, "_error", "_stage", ATTEMPT, LETTER_ID]
     if ErrorHandling.of(work.config).topic is not None:
         wanted.append("_raw")
-    return found.select(*[name for name in wanted if name in found.columns])
+    return found.select(
+        *[
+            present_headers().alias(name) if name == "headers" else name
+            for name in wanted
+            if name in found.columns
+        ]
+    )

@@ -17,6 +17,7 @@ from headrace.connect.plugin import (
     SourceStream,
 )
 from headrace.connect.transforms.applying import apply
+from headrace.connect.transforms.headers import no_headers, present_headers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,5 +115,5 @@ def _with_offsets(records: Any, settings: DriverSettings) -> Any:
             f.when(is_offset, reached[part].cast("binary")).otherwise(f.col(part)).alias(part)
             for part in ("key", "value")
         ),
-        f.when(~is_offset, f.col("headers")).alias("headers"),
+        f.when(is_offset, no_headers()).otherwise(present_headers()).alias("headers"),
     )

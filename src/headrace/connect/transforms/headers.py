@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from headrace.connect.converters.java_text import header_text
+from headrace.connect.plugin import HEADERS_TYPE
 from headrace.connect.transforms.change import (
     Change,
     RecordView,
@@ -15,11 +16,17 @@ from headrace.connect.transforms.change import (
     rebuilt,
 )
 
-HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+def no_headers() -> Column:
+    return F.array().cast(HEADERS_TYPE)
 
 
 def present_headers() -> Column:
-    return F.coalesce(F.col("headers"), F.array().cast(HEADERS_TYPE))
+    """The headers of the record, an empty array instead of null.
+
+    Spark measures an Arrow batch after each row, and walks over all nulls of an array column.
+    """
+    return F.coalesce(F.col("headers"), no_headers())
 
 
 def with_headers(*added: Column) -> Column:
