@@ -265,3 +265,22 @@ def test_only_one_process_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with Spool(tmp_path, SCHEMA), pytest.raises(SpoolInUse):
         Spool(tmp_path, SCHEMA)
     Spool(tmp_path, SCHEMA).close()
+
+
+def test_rows_of_a_killed_writer_are_synced_before_they_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Spool(tmp_path, SCHEMA) as spool:
+        fill(spool, 0, 1)
+        spool.sync()
+    synced: list[str] = []
+    sync = os.fsync
+
+    def recorded(number: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{number}").readlink().name)
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    with Spool(tmp_path, SCHEMA) as spool:
+        assert spool.sync() == 2
+    assert synced == [last_segment(tmp_path).name]

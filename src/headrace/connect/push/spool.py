@@ -298,9 +298,12 @@ def _recover(folder: Path, schema: pa.Schema) -> tuple[dict[int, int], int]:
         for first in firsts:
             _path(folder, first).unlink()
         return {}, end
-    if last.stat().st_size > size:
-        _log.warning("the spool %s ends with an incomplete frame, which is cut off", last)
-        os.truncate(last, size)
+    with last.open("ab") as file:
+        if file.tell() > size:
+            _log.warning("the spool %s ends with an incomplete frame, which is cut off", last)
+            file.truncate(size)
+        # A writer that was killed may have written rows which are not on disk yet.
+        os.fsync(file.fileno())
     return {first: _path(folder, first).stat().st_size for first in firsts}, end
 
 
