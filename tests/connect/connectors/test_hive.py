@@ -18,7 +18,7 @@ SCHEMA = StructType(
         StructField("n", LongType()),
         StructField("city", StringType()),
         StructField("partition", IntegerType()),
-        StructField("_record_topic", StringType()),
+        StructField("__headrace_topic", StringType()),
     ]
 )
 
@@ -66,7 +66,7 @@ def sink_in(folder: Path, **options: str) -> HiveSink:
 
 def commit(sink: HiveSink, epoch: Epoch, city: str) -> None:
     files = LakeSink(ParquetLake.from_options(sink.table_options()), SCHEMA, False)
-    row = {"n": 1, "city": city, "partition": 0, "_record_topic": "t"}
+    row = {"n": 1, "city": city, "partition": 0, "__headrace_topic": "t"}
     files.commit([files.write(epoch, iter([pa.RecordBatch.from_pylist([row])]))])
 
 

@@ -1,6 +1,9 @@
 """Sinks of files and tables as queries: on disk, in S3 and in HDFS."""
 
 import contextlib
+import os
+import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +27,7 @@ from headrace.pipelines.lake.parquet import ParquetLake
 from headrace.pipelines.lake.writers import LakeSink
 from headrace.pipelines.sink.epoch import Epoch
 from tests.connect.host.conftest import NUMBERS, HostUnderTest
+from tests.connect.host.fire import driver_pid
 from tests.pipelines.lake.dying import DyingFiles, Killed
 from tests.support import hdfs as hdfs_server
 from tests.support import s3 as s3_server
@@ -261,6 +265,43 @@ def test_delta_tables_are_in_hdfs(
             return []
 
     assert Counter(written(host, name, rows)) == WANTED
+
+
+def test_a_field_that_the_records_do_not_have_fails_the_connector_with_a_sentence(
+    host: HostUnderTest, topic: str, name: str, tmp_path: Path
+) -> None:
+    folders = {"partitioner.class": "FieldPartitioner", "partition.field.name": "absent"}
+    place = {"path": str(tmp_path), "topics": topic}
+    host.start(name, {**SINK, **folders, **place, "connector.class": "ParquetSink"})
+    status = host.wait_for(name, RunState.FAILED)
+    assert status.trace is not None
+    assert "'absent'" in status.trace.splitlines()[0]
+
+
+def test_a_driver_that_is_killed_loses_and_repeats_no_row_in_s3(
+    host: HostUnderTest, name: str, s3: S3Server
+) -> None:
+    topic = "lake-killed"
+    host.create(topic, 2)
+    source = {**JSON, "connector.class": NUMBERS, "lanes": "2", "upto": "1000", "topic": topic}
+    place = {"path": "s3://lake/killed", "partitioner.class": "NoPartitioner", "topics": topic}
+    filesystem = s3.filesystem()
+
+    def rows() -> Rows:
+        return in_files(filesystem, f"lake/killed/{topic}")
+
+    try:
+        host.start("lake-killed-in", {**source, "headrace.batch.max.rows": "100"})
+        host.start(name, {**SINK, **s3_options(s3), **place, "connector.class": "ParquetSink"})
+        for least in (1, 800):
+            while len(rows()) < least:
+                time.sleep(0.2)
+            os.kill(driver_pid(), signal.SIGKILL)
+            host.wait_for(name, RunState.RESTARTING)
+        host.wait(lambda: len(rows()), lambda found: found >= 2000)
+        assert Counter(rows()) == Counter((lane, n) for lane in range(2) for n in range(1000))
+    finally:
+        host.stop("lake-killed-in")
 
 
 def test_a_hive_table_needs_a_spark_with_a_metastore(

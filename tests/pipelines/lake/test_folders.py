@@ -17,9 +17,9 @@ TIME = datetime(2026, 3, 29, 0, 59, 59, 999_999, tzinfo=UTC)
 def batch(**columns: Any) -> pa.RecordBatch:
     rows = len(next(iter(columns.values())))
     of_record = {
-        "_record_topic": ["orders"] * rows,
-        "_record_partition": [3] * rows,
-        "_record_timestamp": [TIME] * rows,
+        "__headrace_topic": ["orders"] * rows,
+        "__headrace_partition": [3] * rows,
+        "__headrace_timestamp": [TIME] * rows,
     }
     return pa.RecordBatch.from_pydict({**columns, **of_record})
 
@@ -81,6 +81,15 @@ def test_times_are_those_of_the_zone(zone: str, folder: str) -> None:
 def test_the_time_may_be_in_a_field_of_several_types(column: pa.Array) -> None:
     rule = FolderRule(time_format="'day'=YYYY-MM-dd", time_field="at")
     assert folders(rule, batch(at=column)) == ["day=2026-03-29"]
+
+
+def test_texts_that_are_no_times_are_in_the_folder_of_null() -> None:
+    """They must not stop the connector."""
+    rule = FolderRule(time_format="'day'=YYYY-MM-dd", time_field="at")
+    texts = ["2026-03-29T00:59:59Z", "2026-03-28T23:00:00", "yesterday", None, "2026-03-29"]
+    null = "day=__HIVE_DEFAULT_PARTITION__"
+    found = folders(rule, batch(at=pa.array(texts)))
+    assert found == ["day=2026-03-29", "day=2026-03-28", null, null, "day=2026-03-29"]
 
 
 def test_times_are_rounded_down_to_the_duration() -> None:

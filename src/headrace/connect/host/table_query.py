@@ -23,6 +23,7 @@ from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.sink_query import EpochEnd, changed
 from headrace.connect.host.work import ConnectorWork
 from headrace.connect.plugin import PermanentError, TableSink
+from headrace.pipelines.lake.columns import ColumnsDiffer
 from headrace.pipelines.sink.epoch import task_number
 
 ROW = "_row"
@@ -46,6 +47,12 @@ def table_writer(
     made: list[Any] = []
 
     def write(batch: Any, epoch: int) -> None:
+        try:
+            write_epoch(batch, epoch)
+        except ColumnsDiffer as error:
+            raise PermanentError(str(error)) from error
+
+    def write_epoch(batch: Any, epoch: int) -> None:
         if not made:
             schema = records.schema[ROW].dataType
             sink.begin(batch.sparkSession, schema)

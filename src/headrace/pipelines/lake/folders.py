@@ -3,7 +3,7 @@
     <root>/<topic>/<partition folders>/part-<query>-<epoch>-<number>.parquet
 
 Partition folders are `name=value`, as Hive and Spark have them, by fields of the row or by a time.
-Values in the path are not in the files. Columns that begin with `_record_` are of the record and
+Values in the path are not in the files. Columns that begin with `__headrace_` are of the record and
 only used here.
 """
 
@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ from headrace.pipelines.lake.columns import ColumnsDiffer
 from headrace.pipelines.lake.partitioning import FileLayout, Values, check, split
 from headrace.pipelines.lake.time_format import NO_VALUE
 
-RECORD = "_record_"
+RECORD = "__headrace_"
 TOPIC, PARTITION, TIMESTAMP = f"{RECORD}topic", f"{RECORD}partition", f"{RECORD}timestamp"
 _FOLDER = f"{RECORD}folder"
 # What Hive and Spark escape in values of partitions.
@@ -65,11 +65,12 @@ class FolderRule:
 
     def check(self, schema: pa.Schema, place: str) -> None:
         """ColumnsDiffer unless rows of `schema` can be written like this."""
-        check(self.fields, schema, place)
-        if self.time_field and self.time_field not in schema.names:
+        own = pa.schema([field for field in schema if not field.name.startswith(RECORD)])
+        check(self.fields, own, place)
+        if self.time_field and self.time_field not in own.names:
             raise ColumnsDiffer(
                 f"the files in {place} have folders by the time in {self.time_field!r}, which the "
-                f"rows do not have; their columns are {', '.join(schema.names)}"
+                f"rows do not have; their columns are {', '.join(own.names)}"
             )
         invented = set(self.keys) - set(self.fields)
         if self.by_partition and PARTITION in schema.names:
@@ -194,4 +195,17 @@ def _as_times(column: pa.Array) -> pa.Array:
         return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
     if pa.types.is_date(kind):
         return column.cast(pa.timestamp("ms")).cast(pa.timestamp("ms", "UTC"))
+    if pa.types.is_string(kind):
+        encoded = column.dictionary_encode()
+        times = [_time_in(text) for text in encoded.dictionary.to_pylist()]
+        return pa.array(times, pa.timestamp("us", "UTC")).take(encoded.indices)
     return column.cast(pa.timestamp("us", "UTC"))
+
+
+def _time_in(text: str) -> datetime | None:
+    """A time in ISO 8601, in UTC if it has no zone; None for other texts."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

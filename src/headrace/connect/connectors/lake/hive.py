@@ -114,7 +114,7 @@ def _columns(schema: Any, keys: Sequence[str]) -> tuple[dict[str, str], dict[str
     types = {
         each.name: each.dataType.simpleString()
         for each in schema.fields
-        if not each.name.startswith("_record_")
+        if not each.name.startswith("__headrace_")
     }
     columns = {name: f"{_name(name)} {kind}" for name, kind in types.items() if name not in keys}
     return columns, {key: f"{_name(key)} {types.get(key, 'string')}" for key in keys}

@@ -42,7 +42,7 @@ class FilesInFolders(TableSink):
     origin: ClassVar[Mapping[str, str]] = {
         **TableSink.origin,
         # Folders do not depend on fields of the value that have the same names.
-        **{f"_record_{name}": name for name in ("topic", "partition", "timestamp")},
+        **{f"__headrace_{name}": name for name in ("topic", "partition", "timestamp")},
     }
     by_topic: ClassVar[bool] = True
     """Whether each topic has a folder."""
