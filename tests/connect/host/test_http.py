@@ -1,6 +1,8 @@
 """The HTTP connectors as queries: a polled list to a topic, and the topic to a server."""
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -10,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from headrace.connect.hosting import RunState
 from tests.connect.host.conftest import HostUnderTest
+from tests.connect.host.test_spark_host import driver_pid
 from tests.support.http_server import HttpServerUnderTest, SeenRequest, http_server
 from tests.support.ports import free_port
 
@@ -91,6 +94,34 @@ def test_rows_of_a_polled_list_reach_another_server_through_a_topic(
     assert [each["n"] for each in host.values("polled")] == list(range(40))
     host.wait(lambda: len(host.records("polled-refused")), lambda found: found == 1)
     assert host.values("polled-refused") == [{"n": 13}]
+
+
+def test_polled_rows_are_in_the_topic_once_although_the_driver_is_killed(
+    host: HostUnderTest, names: list[str], server: HttpServerUnderTest
+) -> None:
+    def answer(request: SeenRequest) -> Response:
+        first = int(request.query["skip"])
+        return JSONResponse([{"n": n} for n in range(first, min(first + 10, 300))])
+
+    server.answer = answer
+    host.create("polled-once", 1)
+    host.start(
+        names[0],
+        {
+            **JSON,
+            "connector.class": "HttpSource",
+            "url": f"{server.url}/list",
+            "topic.name.pattern": "polled-once",
+            "http.request.parameters": "skip=${offset}",
+            "http.initial.offset": "0",
+            "request.interval.ms": "50",
+            "schema": "n bigint",
+        },
+    )
+    host.wait(lambda: len(host.values("polled-once")), lambda found: found >= 50)
+    os.kill(driver_pid(), signal.SIGKILL)
+    host.wait(lambda: len(host.values("polled-once")), lambda found: found >= 300)
+    assert [each["n"] for each in host.values("polled-once")] == list(range(300))
 
 
 def test_a_webhook_answers_when_the_record_can_be_consumed(
