@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from headrace.connect.hosting import RunState
 from tests.connect.host.conftest import HostUnderTest
-from tests.connect.host.test_spark_host import driver_pid
+from tests.connect.host.fire import driver_pid
 from tests.support.http_server import HttpServerUnderTest, SeenRequest, http_server
 from tests.support.ports import free_port
 
