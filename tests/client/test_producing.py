@@ -17,6 +17,7 @@ from headrace.client.producing import (
     init_producer,
     produce,
 )
+from headrace.client.topics import create_topics
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.batch import TRANSACTIONAL
@@ -106,3 +107,17 @@ def test_offsets_are_committed_for_a_group_without_members(cluster: Cluster, top
     some = [TopicPartition(topic, 1)]
     assert committed_offsets(cluster, group, some) == {some[0]: Committed(6, "part 1")}
     assert committed_offsets(cluster, "unknown group") == {}
+
+
+def test_a_partition_that_refuses_its_batch_is_an_error_although_others_took_theirs(
+    cluster: Cluster, topic: str
+) -> None:
+    other = f"{topic}-small"
+    assert create_topics(cluster, [other], partitions=1, configs={"max.message.bytes": "200"}) == {}
+    good, bad = TopicPartition(topic, 0), TopicPartition(other, 0)
+    large = encode_batch([Record(0, 1, None, b"x" * 1000)])
+    cluster.existing_topics([other])
+    with pytest.raises(KafkaError) as refused:
+        produce(cluster, {good: large, bad: large})
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert list_offsets(cluster, {good: LATEST}) == {good: 1}, "it was written once"

@@ -1,5 +1,6 @@
 """Spark's own settings `spark.kafka.clusters.*`: tasks log in with tokens that the driver gets."""
 
+import base64
 import contextlib
 import io
 import json
@@ -12,36 +13,53 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.client.cluster import Cluster
 from headrace.client.errors import ClientError
+from headrace.client.tokens import delete_token, describe_tokens
 from headrace.errors import KafkaError
 from headrace.pipelines.delegation_tokens import DelegationTokens
 from headrace.pipelines.kafka_clusters import parse_clusters
 from tests.cli.conftest import execute
 from tests.security.secured import SecuredBroker
+from tests.support import java
+from tests.support.spark_cluster import SparkCluster
 from tests.support.stores import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PASSWORD = "pl4nted-p4ssword-of-alice"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-EXPIRY_MS, LIFETIME_MS = 5_000, 10_000
+EXPIRY_MS, LIFETIME_MS = 8_000, 14_000
+
+
+@contextlib.contextmanager
+def running(folder: Path, **times: int) -> Iterator[SecuredBroker]:
+    """A broker with topics and the user alice; `times` are those of its tokens."""
+    settings = {
+        "delegation.token.secret.key": "pl4nted-token-key",
+        "group.initial.rebalance.delay.ms": "0",
+        "headrace.audit.file": str(folder / "audit.log"),
+        **{f"delegation.token.{name.replace('_', '.')}": str(ms) for name, ms in times.items()},
+    }
+    with SecuredBroker(folder, {"alice": PASSWORD}, settings) as broker:
+        plain = ("--bootstrap", broker.addresses["PLAINTEXT"])
+        assert execute("produce", "orders", "--create", *plain, stdin=b"a\nb\nc\n").code == 0
+        assert execute("topics", "create", "copies", *plain).code == 0
+        yield broker
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    settings = {
-        "delegation.token.secret.key": "pl4nted-token-key",
-        "delegation.token.expiry.time.ms": str(EXPIRY_MS),
-        "delegation.token.max.lifetime.ms": str(LIFETIME_MS),
-        "group.initial.rebalance.delay.ms": "0",
-        "headrace.audit.file": str(tmp_path_factory.mktemp("audit") / "audit.log"),
-    }
-    users = {"alice": PASSWORD}
-    with SecuredBroker(tmp_path_factory.mktemp("tokens"), users, settings) as running:
-        plain = ("--bootstrap", running.addresses["PLAINTEXT"])
-        assert execute("produce", "orders", "--create", *plain, stdin=b"a\nb\nc\n").code == 0
-        assert execute("topics", "create", "copies", *plain).code == 0
-        yield running
+    with running(tmp_path_factory.mktemp("tokens")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def short_lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker whose tokens expire soon."""
+    times = {"expiry_time_ms": EXPIRY_MS, "max_lifetime_ms": LIFETIME_MS}
+    with running(tmp_path_factory.mktemp("short-lived"), **times) as made:
+        yield made
 
 
 def conf(broker: SecuredBroker, **more: str) -> dict[str, str]:
@@ -60,12 +78,18 @@ def conf(broker: SecuredBroker, **more: str) -> dict[str, str]:
     return {f"spark.kafka.clusters.here.{name}": value for name, value in own.items()}
 
 
-@pytest.fixture
-def tokens(spark: SparkSession, broker: SecuredBroker) -> Iterator[DelegationTokens]:
+@contextlib.contextmanager
+def handed(spark: SparkSession, broker: SecuredBroker) -> Iterator[DelegationTokens]:
     held = DelegationTokens(parse_clusters(conf(broker)), spark.sparkContext.addFile)
     held.start()
     yield held
     held.stop()
+
+
+@pytest.fixture
+def tokens(spark: SparkSession, broker: SecuredBroker) -> Iterator[DelegationTokens]:
+    with handed(spark, broker) as held:
+        yield held
 
 
 def hmacs(folder: Path) -> set[str]:
@@ -106,12 +130,12 @@ def test_source_and_sink_log_in_with_tokens_that_nothing_shows(
         copies = read.option("subscribe", "copies").load()
         copies.explain(True)
         assert sorted(bytes(row.value) for row in copies.collect()) == [b"a", b"b", b"c"]
-    handed = Path(spark.sparkContext.getConf().get("spark.local.dir") or "")
+    local = Path(spark.sparkContext.getConf().get("spark.local.dir") or "")
     secrets = {PASSWORD, *hmacs(tokens._folder)}
     assert len(secrets) > 1
     written = {
         str(path): path.read_text(errors="replace")
-        for folder in (tmp_path / "checkpoint", handed)
+        for folder in (tmp_path / "checkpoint", local)
         for path in folder.rglob("*")
         if path.is_file()
     }
@@ -119,14 +143,20 @@ def test_source_and_sink_log_in_with_tokens_that_nothing_shows(
     leaks = {where for where, text in written.items() for one in secrets if one in text}
     assert all("headrace-kafka-clusters-" in where for where in leaks), leaks
     for where in leaks:
-        modes = [stat.S_IMODE(part.stat().st_mode) for part in (Path(where), *Path(where).parents)]
-        assert any(not mode & 0o077 for mode in modes), "other users cannot read the file"
+        assert not stat.S_IMODE(Path(where).stat().st_mode) & 0o066, "others cannot read the file"
     audit = Path(broker._settings["headrace.audit.file"]).read_text()
     logins = [json.loads(line) for line in audit.splitlines()]
     assert {one["principal"] for one in logins if one["event"] == "login"} == {"User:alice"}
 
 
 def test_a_stream_outlives_its_tokens(
+    spark: SparkSession, short_lived: SecuredBroker, tmp_path: Path
+) -> None:
+    with handed(spark, short_lived) as tokens:
+        copy_while_tokens_change(spark, short_lived, tokens, tmp_path)
+
+
+def copy_while_tokens_change(
     spark: SparkSession, broker: SecuredBroker, tokens: DelegationTokens, tmp_path: Path
 ) -> None:
     plain = ("--bootstrap", broker.addresses["PLAINTEXT"])
@@ -163,7 +193,9 @@ def test_a_stream_outlives_its_tokens(
         query.stop()
 
 
-def test_a_program_of_spark_run_uses_the_settings(broker: SecuredBroker, tmp_path: Path) -> None:
+def test_a_program_of_spark_run_uses_the_settings_on_a_cluster(
+    broker: SecuredBroker, tmp_path: Path
+) -> None:
     program = tmp_path / "count.py"
     program.write_text(
         "from pyspark.sql import SparkSession\n"
@@ -172,10 +204,35 @@ def test_a_program_of_spark_run_uses_the_settings(broker: SecuredBroker, tmp_pat
         f"read = read.option('kafka.bootstrap.servers', {broker.addresses['SASL_SSL']!r})\n"
         "print('records:', read.load().count())\n"
     )
-    words = [word for name, value in conf(broker).items() for word in ("--conf", f"{name}={value}")]
-    plain = ("--bootstrap", broker.addresses["PLAINTEXT"], "--master", "local[1]")
-    done = execute("spark", "run", *plain, *words, str(program))
-    assert "records: 3" in done.text, done.err
+    settings = {
+        **conf(broker),
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": java.spark_options(),
+    }
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    with SparkCluster(tmp_path / "cluster", workers=1) as cluster:
+        plain = ("--bootstrap", broker.addresses["PLAINTEXT"], "--master", cluster.master)
+        done = execute("spark", "run", *plain, *words, str(program))
+        assert "records: 3" in done.text, done.err
+        files = list((tmp_path / "cluster").rglob("headrace-kafka-clusters-*.json"))
+        assert files, "the executor has a file of its own"
+        assert [path for path in files if path.stat().st_mode & 0o066] == []
+
+
+def test_a_token_that_was_deleted_is_replaced(short_lived: SecuredBroker) -> None:
+    files: list[str] = []
+    held = DelegationTokens(parse_clusters(conf(short_lived)), files.append)
+    held.start()
+    try:
+        (first,) = hmacs(held._folder)
+        with Cluster(held._held[0].cluster.client()) as cluster:
+            for token in describe_tokens(cluster):
+                if base64.b64encode(token.hmac).decode() == first:
+                    delete_token(cluster, token)
+        eventually(lambda: len(files) > 1, "another token was handed over")
+    finally:
+        held.stop()
 
 
 def test_a_login_in_the_options_is_used_instead(

@@ -115,7 +115,8 @@ def produce(
 ) -> dict[TopicPartition, int]:
     """Produce one batch for each partition, with retries; returns their base offsets.
 
-    Retries are safe only if the batches have a producer id and sequence.
+    Raises if a partition refuses its batch; others may have theirs by then. Retries are safe only
+    if the batches have a producer id and sequence.
     """
     done: dict[TopicPartition, int] = {}
 
@@ -123,7 +124,7 @@ def produce(
         missing = [partition for partition in batches if partition not in done]
         for broker, topics in cluster.by_leader(missing).items():
             some = {each: batches[each] for parts in topics.values() for each in parts}
-            done.update(_produce_once(cluster, broker, some, producer, acks))
+            _produce_once(cluster, broker, some, producer, acks, done)
 
     cluster.retry("producing", attempt)
     return done
@@ -135,11 +136,12 @@ def _produce_once(
     batches: Mapping[TopicPartition, bytes | bytearray | memoryview],
     producer: ProducerIdentity | None,
     acks: int,
-) -> dict[TopicPartition, int]:
+    done: dict[TopicPartition, int],
+) -> None:
+    """Produce batches of one broker; adds the base offsets to `done`, and raises the last error."""
     from kio.schema.produce.v9.response import ProduceResponse
 
     request = produce_request(batches, producer, acks, cluster.config.request_timeout_s)
-    done: dict[TopicPartition, int] = {}
     failure: Exception | None = None
     for topic in cluster.ask(request, ProduceResponse, broker).responses:
         for row in topic.partition_responses:
@@ -149,9 +151,8 @@ def _produce_once(
                 done[partition] = int(row.base_offset)
             except Exception as error:
                 failure = error
-    if failure is not None and not done:
+    if failure is not None:
         raise failure
-    return done
 
 
 def produce_request(

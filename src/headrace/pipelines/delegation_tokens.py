@@ -96,9 +96,7 @@ class DelegationTokens:
         """Renew a token, or get another one if it can hardly be renewed."""
         assert held.token is not None, "only clusters with tokens are renewed"
         try:
-            if _left_s(held.token.max_ms) * RENEWAL_RATIO > _left_s(held.token.expiry_ms):
-                self._renew(held, held.token)
-            else:
+            if not self._renewed(held, held.token):
                 self._create(held)
                 self._write()
         except (KafkaError, ClientError) as error:
@@ -109,10 +107,19 @@ class DelegationTokens:
                 held.cluster.name, error,
             )  # fmt: skip
 
-    def _renew(self, held: _Held, token: TokenDescription) -> None:
-        with Cluster(held.cluster.client()) as cluster:
-            expiry_ms = renew_token(cluster, token)
+    def _renewed(self, held: _Held, token: TokenDescription) -> bool:
+        """Renew a token, if that gives it more time."""
+        if _left_s(token.max_ms) * RENEWAL_RATIO <= _left_s(token.expiry_ms):
+            return False
+        try:
+            with Cluster(held.cluster.client()) as cluster:
+                expiry_ms = renew_token(cluster, token)
+        except KafkaError as error:
+            # Such as a token that has expired meanwhile, or was deleted.
+            log.info("the delegation token %s cannot be renewed: %s", token.id, error)
+            return False
         self._use(held, replace(token, expiry_ms=expiry_ms))
+        return True
 
     def _create(self, held: _Held) -> None:
         with Cluster(held.cluster.client()) as cluster:

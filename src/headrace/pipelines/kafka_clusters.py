@@ -149,7 +149,11 @@ def _rows() -> list[dict[str, Any]]:
     }
     if not files_found:
         return []
-    rows: list[dict[str, Any]] = json.loads(files_found[max(files_found)].read_text())
+    newest = files_found[max(files_found)]
+    if newest.stat().st_mode & 0o077:
+        # Executors create files with their umask.
+        newest.chmod(0o600)
+    rows: list[dict[str, Any]] = json.loads(newest.read_text())
     return rows
 
 
