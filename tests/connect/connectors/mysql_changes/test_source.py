@@ -9,6 +9,8 @@ from headrace.connect import OptionError, PermanentError
 from headrace.connect.connectors.ddl import arrow_schema
 from headrace.connect.connectors.mysql_changes.source import MySqlChanges
 from headrace.connect.plugin import SourceOffset
+from headrace.connect.plugins import Plugins
+from headrace.connect.validation import parsed
 from tests.connect.conftest import EmptyDatabase
 from tests.support.databases import killed
 
@@ -462,6 +464,21 @@ def test_the_offset_follows_a_log_without_changes(shop: EmptyDatabase) -> None:
     assert brief(reader.next()) == [(1, "c", None, "a")]
 
 
+def test_a_range_is_bounded_by_the_bytes_of_the_log(
+    shop: EmptyDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.connect.connectors.mysql_changes.source.RANGE_BYTES", 100_000)
+    shop.run("CREATE TABLE z (id INTEGER PRIMARY KEY, more TEXT)")
+    reader = Reader(MySqlChanges(config(shop)))
+    reader.next()
+    for number in range(10):
+        shop.run(f"INSERT INTO z VALUES ({number}, REPEAT('x', 50000))")
+    shop.run("INSERT INTO t VALUES (1, 'a', 0)")
+    sizes = [len(reader.next()) for _ in range(6)]
+    assert sizes[:2] == [0, 0], "the table has no changes in the first bytes"
+    assert sum(sizes) == 1
+
+
 def test_a_purged_log_is_a_sentence(shop: EmptyDatabase) -> None:
     reader = Reader(MySqlChanges(config(shop)))
     reader.next()
@@ -563,6 +580,22 @@ def test_options_that_cannot_work_are_named(
     with pytest.raises(OptionError) as raised:
         MySqlChanges(config(shop, **options)).check()
     assert raised.value.option == named
+
+
+@pytest.mark.parametrize("name", MySqlChanges.aliases)
+def test_options_of_debezium_that_are_missing_are_named(name: str) -> None:
+    given = {
+        "name": "shop",
+        "connector.class": name,
+        "database.hostname": "db",
+        "database.user": "u",
+        "database.server.id": "5",
+        "topic.prefix": "shop",
+        "gtid.source.includes": "a",
+    }
+    errors = parsed(Plugins().find(name), given).errors
+    assert len(errors) == 1
+    assert "gtid.source.includes" in str(errors[0])
 
 
 def test_a_snapshot_of_another_engine_is_refused(shop: EmptyDatabase) -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from headrace.connect.connectors.mysql_changes.binlog import BinlogPosition
     from headrace.connect.connectors.mysql_changes.events import BinlogTableEvents
 
-SKIPPED_BYTES = 16 * 2**20
-"""After so many bytes without a change the offset moves all the same."""
+RANGE_BYTES = 16 * 2**20
+"""A range ends after so many bytes of the log, so that a connector that is far behind moves on."""
 _NEEDED = {
     "log_bin": "ON",
     "binlog_format": "ROW",
@@ -148,10 +148,6 @@ class MySqlChanges(Source):
     def streams(self) -> Sequence[SourceStream]:
         from headrace.connect.connectors.ddl import ddl
 
-        if self._tables is None:
-            database = self._database()
-            with connected(database) as connection:
-                self._tables = self._found(database, connection)
         return [
             SourceStream(
                 f"{self.topic_prefix}.{name}",
@@ -160,7 +156,7 @@ class MySqlChanges(Source):
                 ["key"] if events.envelope.keys else [],
                 "value",
             )
-            for name, events in self._tables.items()
+            for name, events in self._all_tables().items()
         ]
 
     def latest(
@@ -190,11 +186,10 @@ class MySqlChanges(Source):
             count = 0
             for transaction in reader.read(events_from(connection, begin)):
                 count += sum(1 for _ in transaction.changes())
-                if count >= limit:
+                if count >= limit or _is_far(position, transaction.end):
                     break
         reached = reader.boundary or begin
-        is_far = reached.file != position.file or reached.pos - position.pos > SKIPPED_BYTES
-        if count or is_far:
+        if count or _is_far(position, reached):
             return {"file": reached.file, "pos": reached.pos}
         self._searched[name] = SearchedRange(position, reached, end_of_log)
         return start
@@ -269,18 +264,21 @@ class MySqlChanges(Source):
             )
         )
 
-    def _events(self, partition: SourcePartition) -> "BinlogTableEvents":
-        name = str(partition["table"])
+    def _all_tables(self) -> "Mapping[str, BinlogTableEvents]":
+        """The tables by their names; looked up once, because the host counts on it."""
         if self._tables is None:
             database = self._database()
             with connected(database) as connection:
                 self._tables = self._found(database, connection)
-        if name not in self._tables:
+        return self._tables
+
+    def _events(self, partition: SourcePartition) -> "BinlogTableEvents":
+        name = str(partition["table"])
+        if name not in self._all_tables():
             raise PermanentError(f"the table {name} is not read any more; delete its offset")
-        return self._tables[name]
+        return self._all_tables()[name]
 
     def _found(self, database: "Mysql", connection: Any) -> "Mapping[str, BinlogTableEvents]":
-        """The tables by their names; looked up once, because the host counts on it."""
         from headrace.connect.connectors.mysql_changes.events import BinlogTableEvents
         from headrace.connect.connectors.mysql_changes.table_lookup import (
             known_table,
@@ -337,6 +335,10 @@ class MySqlChanges(Source):
         if other is None or not column.type.startswith("decimal"):
             return column
         return dataclasses.replace(column, arrow=other)
+
+
+def _is_far(start: "BinlogPosition", reached: "BinlogPosition") -> bool:
+    return reached.file != start.file or reached.pos - start.pos > RANGE_BYTES
 
 
 def _is_listed(included: Sequence[str], excluded: Sequence[str], name: str) -> bool:
