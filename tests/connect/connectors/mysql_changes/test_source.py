@@ -281,6 +281,8 @@ TYPES = {
     "big": ("BIGINT", "-9223372036854775808"),
     "ubig": ("BIGINT UNSIGNED", "18446744073709551615"),
     "y": ("YEAR", "2026"),
+    "after_year": ("INT UNSIGNED", "4294967295"),
+    "after_year2": ("INT", "-1"),
     "f": ("FLOAT", "16777217"),
     "f2": ("FLOAT", "-0.1"),
     "d": ("DOUBLE", "-1.7976931348623157e308"),
