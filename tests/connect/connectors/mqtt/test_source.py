@@ -1,6 +1,7 @@
 """The MQTT source against a Mosquitto server."""
 
 import contextlib
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -201,3 +202,29 @@ def test_a_refused_login_is_permanent(config: dict[str, str], tmp_path: Path) ->
         pytest.raises(PermanentError, match="refuses the connection"),
     ):
         connected.wait_for(lambda: False)
+
+
+def test_a_clean_session_ends_with_the_connection(
+    server: MosquittoServer, config: dict[str, str], tmp_path: Path
+) -> None:
+    subscribed(config, tmp_path, server)
+    with connection({**config, "mqtt.clean.session.enabled": "true"}, tmp_path / "clean") as clean:
+        send(server, f"{config['name']}/n", "a", retain=True)
+        clean.rows(1)
+    publish.single(f"{config['name']}/n", None, 1, True, "127.0.0.1", server.port)
+    send(server, f"{config['name']}/n", "nobody receives it")
+    with connection(config, tmp_path / "later") as later:
+        send(server, f"{config['name']}/n", "b", retain=True)
+        assert [row["payload"] for row in later.rows(1)] == [b"b"]
+
+
+def test_a_session_expires_if_that_is_set(
+    server: MosquittoServer, config: dict[str, str], tmp_path: Path
+) -> None:
+    config |= {"mqtt.session.expiry.seconds": "1"}
+    subscribed(config, tmp_path, server)
+    time.sleep(3)
+    send(server, f"{config['name']}/n", "nobody receives it")
+    with connection(config, tmp_path / "later") as later:
+        send(server, f"{config['name']}/n", "b", retain=True)
+        assert [row["payload"] for row in later.rows(1)] == [b"b"]

@@ -134,6 +134,8 @@ class MqttSession:
     client_id: str
     is_clean: bool = True
     """Whether the server forgets the session when the connection ends."""
+    expiry_s: int = 0
+    """After how many seconds without a connection it forgets another session; MQTT 5 only."""
     receive_maximum: int = 0
     """How many messages the server sends before one of them is acknowledged; 0: its default."""
     on_message: Any = None
@@ -217,7 +219,7 @@ def _new_properties(session: MqttSession) -> dict[str, Any]:
     from paho.mqtt.properties import Properties
 
     properties: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    properties.SessionExpiryInterval = 0 if session.is_clean else NEVER
+    properties.SessionExpiryInterval = 0 if session.is_clean else session.expiry_s
     if session.receive_maximum:
         properties.ReceiveMaximum = session.receive_maximum
     return {"clean_start": session.is_clean, "properties": properties}

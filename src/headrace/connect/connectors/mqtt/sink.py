@@ -99,16 +99,24 @@ class MqttSink(Sink, MqttConnector):
     def _wait(self, published: Any) -> None:
         """Until the server has the message, or the connection is lost."""
         deadline = time.monotonic() + WITHOUT_ANSWER_S
-        while not published.is_published():
-            if self._session.lost:
-                raise ConnectionError(
-                    f"the connection to the MQTT server was lost: {self._session.lost[0]}"
-                )
+        while not self._is_published(published):
             if time.monotonic() > deadline:
                 raise ConnectionError(
                     f"the MQTT server has not confirmed a message for {WITHOUT_ANSWER_S:g} s"
                 )
-            published.wait_for_publish(CHECKED_EVERY_S)
+            with contextlib.suppress(RuntimeError, ValueError):
+                published.wait_for_publish(CHECKED_EVERY_S)
+
+    def _is_published(self, published: Any) -> bool:
+        reason = self._session.lost[0] if self._session.lost else None
+        try:
+            if published.is_published():
+                return True
+        except (RuntimeError, ValueError) as error:
+            reason = str(error)
+        if reason is not None:
+            raise ConnectionError(f"the connection to the MQTT server was lost: {reason}")
+        return False
 
     def close(self) -> None:
         self.abandon()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connect.connectors.mqtt.connecting import (
     CONNECTION,
     IGNORED,
+    NEVER,
     MqttConnector,
     MqttSession,
     connected,
@@ -61,6 +62,10 @@ class MqttSource(PushSource, MqttConnector):
                "Whether the server forgets the subscription and its messages when the connector is "
                "not connected.",
                group="Subscription"),
+        Option("mqtt.session.expiry.seconds", int, NEVER,
+               "After how many seconds without a connection the server forgets them; by default "
+               "never. MQTT 5 only.",
+               group="Subscription"),
         Option("mqtt.receive.maximum", int, RECEIVE_MAXIMUM,
                "How many messages the server sends before the first is acknowledged; MQTT 5 only.",
                importance="low", group="Subscription"),
@@ -70,6 +75,7 @@ class MqttSource(PushSource, MqttConnector):
     kafka_topic: str
     mqtt_qos: int
     mqtt_clean_session_enabled: bool
+    mqtt_session_expiry_seconds: int
     mqtt_receive_maximum: int
 
     def __init__(self, config: Any) -> None:
@@ -86,6 +92,10 @@ class MqttSource(PushSource, MqttConnector):
                 )
         if not 1 <= self.mqtt_receive_maximum <= 65_535:
             raise OptionError("mqtt.receive.maximum", "Expected a number from 1 to 65535.")
+        if not 0 < self.mqtt_session_expiry_seconds <= NEVER:
+            raise OptionError(
+                "mqtt.session.expiry.seconds", f"Expected a number from 1 to {NEVER}."
+            )
         self.servers()
         self._client: Client | None = None
         self._unacknowledged: deque[tuple[int, int]] = deque()
@@ -125,6 +135,7 @@ class MqttSource(PushSource, MqttConnector):
         session = MqttSession(
             self.client_id,
             self.mqtt_clean_session_enabled,
+            self.mqtt_session_expiry_seconds,
             self.mqtt_receive_maximum,
             on_message,
         )
