@@ -212,6 +212,9 @@ def test_records_that_cannot_be_sent_are_refused(server: HttpServerUnderTest) ->
         sink.write(batch([None, "a", "b"], ["k", None, "k"]))
     assert list(caught.value.rows) == [0, 1]
     assert server.bodies == ["b"]
+    with pytest.raises(RecordError):
+        make(server, "/${key}").write(batch(["a", "c"], [None, "k"]))
+    assert server.bodies == ["b"]
 
 
 @pytest.mark.parametrize(

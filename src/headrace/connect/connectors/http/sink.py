@@ -170,6 +170,8 @@ class HttpSink(Sink):
         records = [
             each for each in self._records(batch, refused) if each.identity not in self._done
         ]
+        if refused and not self._tolerant:
+            raise RecordError(refused)
         for request in self._requests(records):
             for row, why in self._send(request, sent):
                 refused[row] = why
