@@ -2,6 +2,7 @@
 
 from headrace.connect import Option, OptionError, Password, Sink, Source
 from headrace.connect.hosting import ConnectorPlan, HostedStatus, Progress, RunState
+from headrace.connect.letter_orders import LetterOrder, LettersRefused, LetterView
 from headrace.service.errors import HttpError
 
 
@@ -15,6 +16,10 @@ class StandInHost:
         self.refuses: set[str] = set()
         self.unreachable: set[str] = set()
         """Connectors whose start fails as if the cluster did not respond."""
+        self.letter_requests: list[tuple[str, LetterView | LetterOrder]] = []
+        self.letters: dict[str, dict[str, object]] = {}
+        self.runs: list[dict[str, object]] = []
+        """The reports of a run, one after the other."""
 
     def prepare(self) -> None:
         pass
@@ -37,6 +42,29 @@ class StandInHost:
 
     async def status(self, name: str) -> HostedStatus:
         return self.answers.get(name, HostedStatus(RunState.RUNNING, progress=Progress(records=3)))
+
+    async def view_letters(self, plan: ConnectorPlan, view: LetterView) -> dict[str, object]:
+        self.letter_requests.append((plan.name, view))
+        if "refused" in view.where:
+            raise LettersRefused(f"where: {view.where} is int, not a condition")
+        return self.letters[view.what]
+
+    async def run_letters(self, plan: ConnectorPlan, order: LetterOrder) -> dict[str, object]:
+        self.letter_requests.append((plan.name, order))
+        if "busy" in order.where:
+            raise LettersRefused(f"A run over the dead letters of {plan.name} is under way", 409)
+        return self.runs[0]
+
+    async def letter_run(self, name: str) -> dict[str, object] | None:
+        if not self.runs:
+            return None
+        return self.runs.pop(0) if len(self.runs) > 1 else self.runs[0]
+
+    async def leave_letters(self, name: str) -> None:
+        pass
+
+    async def stop_letters(self, plan: ConnectorPlan) -> None:
+        self.calls.append(("stop letters", plan.name))
 
     async def close(self) -> None:
         self.plans.clear()

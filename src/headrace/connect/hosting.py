@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from headrace.connect.letter_orders import LetterOrder, LetterView
+
 
 class RunState(Enum):
     """The states of connectors and tasks, with Kafka Connect's names."""
@@ -75,6 +77,21 @@ class Host(Protocol):
 
     async def status(self, name: str) -> HostedStatus:
         """The state of a connector that was started; UNASSIGNED while Spark starts."""
+
+    async def view_letters(self, plan: ConnectorPlan, view: LetterView) -> dict[str, object]:
+        """The dead letters of a connector that wait; LettersRefused if they cannot be shown."""
+
+    async def run_letters(self, plan: ConnectorPlan, order: LetterOrder) -> dict[str, object]:
+        """Begins a run over dead letters, or only plans it; LettersRefused if it cannot be."""
+
+    async def letter_run(self, name: str) -> dict[str, object] | None:
+        """The newest run over the dead letters of a connector; None if there was none."""
+
+    async def leave_letters(self, name: str) -> None:
+        """Ends the run, so that another worker can continue it."""
+
+    async def stop_letters(self, plan: ConnectorPlan) -> None:
+        """Gives up the run. When it returns, it writes nothing more."""
 
     async def close(self) -> None:
         """Stops all connectors."""

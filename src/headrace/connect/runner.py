@@ -230,6 +230,7 @@ class ConnectorRunner:
         if not self._owns(name):
             if self._running.pop(name, None) is not None:
                 await self._host.stop(name)
+            await self._host.leave_letters(name)
             return
         found = self._store.configs.connectors.get(name)
         target = self._store.configs.target(name)
@@ -244,9 +245,7 @@ class ConnectorRunner:
                 await self._store.write_configs(CommitChange(name, 0))
             return
         generation = await self._generation(name, found.config)
-        plan = ConnectorPlan(
-            name, with_defaults(found.config, self._options.defaults), generation.generation
-        )
+        plan = self.plan(name, found.config, generation.generation)
         if self._running.get(name) == plan:
             return
         self._limits.pop(name, None)
@@ -254,6 +253,10 @@ class ConnectorRunner:
         self._statuses.pop(name, None)
         await self._host.start(plan)
         self._running[name] = plan
+
+    def plan(self, name: str, config: Config, generation: int = 0) -> ConnectorPlan:
+        """A connector as the host runs it."""
+        return ConnectorPlan(name, with_defaults(config, self._options.defaults), generation)
 
     async def bound_tasks(self, name: str, limit: int) -> None:
         """Show no more tasks than the query has."""

@@ -11,6 +11,7 @@ from headrace import __version__
 from headrace.connect import offsets
 from headrace.connect.errors import already_exists, bad_request, not_found
 from headrace.connect.hosting import Host, HostedStatus
+from headrace.connect.letters import ConnectorLetters
 from headrace.connect.observer import StatusObserver
 from headrace.connect.plugins import Plugin, Plugins, UnknownPlugin
 from headrace.connect.runner import ConnectorRunner, WorkerOptions
@@ -55,6 +56,7 @@ class ConnectWorker:
             store.refresh_configs, lambda slots: self.runner.settle_slots(slots)
         )
         self.runner = ConnectorRunner(store, host, plugins, options, self.ownership.owns)
+        self.letters = ConnectorLetters(store, host, self.runner)
         self._observer = StatusObserver(store, self.runner, options, self.ownership.owns)
 
     async def start(self) -> None:

@@ -50,10 +50,10 @@ class Folder(Sink):
     once = True
     options = (
         Option("folder", str),
-        Option("refused", int, -1, "the number that the target refuses"),
+        Option("refused", list[str], (), "the numbers that the target refuses"),
     )
     folder: str
-    refused: int
+    refused: list[str]
 
     def columns(self, topic: str) -> str | None:
         return "lane int, n bigint"
@@ -67,7 +67,7 @@ class Folder(Sink):
         bad = {
             index: "refused by the folder"
             for index, row in enumerate(rows)
-            if row["value"]["n"] == self.refused
+            if str(row["value"]["n"]) in self.refused
         }
         if bad:
             raise RecordError(bad)

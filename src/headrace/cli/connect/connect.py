@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import output
+from headrace.cli.connect import dlq
 from headrace.cli.connect.config_files import read_config
 from headrace.cli.connect.dev import dev
 from headrace.cli.connect.rest_client import DEFAULT_CONNECT, ConnectClient, ConnectOption
@@ -22,6 +23,7 @@ app = typer.Typer(
         "headrace connect create orders.json",
         "headrace connect status orders",
         "headrace connect config orders --set tasks.max=4",
+        "headrace connect dlq list orders                        records that failed",
     ),
 )
 
@@ -45,6 +47,7 @@ def connect() -> None:
 
 
 add_command(app, COMMAND)
+app.add_typer(dlq.app, name="dlq")
 app.command(
     epilog=examples(
         "headrace connect dev mine.py:Numbers --option lanes=2",

@@ -31,6 +31,8 @@ KEY_CONVERTER, VALUE_CONVERTER = "KEY_CONVERTER", "VALUE_CONVERTER"
 REFUSED = "headrace.connect.plugin.RecordError"
 NOT_CONVERTED = "org.apache.kafka.connect.errors.DataException"
 """The exception that Kafka Connect has for records that cannot be converted or transformed."""
+WRITERS = "connect-dead-letters"
+"""The beginning of the transactional ids of replays, and of the groups of their ledgers."""
 HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
@@ -164,6 +166,6 @@ def letter_sink(topic: str, kafka: Mapping[str, str], *, once: bool) -> TopicSin
         options |= {
             "delivery": "exactly-once",
             "ledger": "new",
-            "transactionalIdPrefix": "connect-dead-letters",
+            "transactionalIdPrefix": WRITERS,
         }
     return TopicSink(parse_options(options), LETTERS)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.hosting import ConnectorPlan
+from headrace.connect.letter_orders import LetterOrder, LettersRefused, LetterView
 
 if TYPE_CHECKING:
     from headrace.connect.host.queries import Queries
@@ -48,6 +49,8 @@ class Driver:
         """It ends when this object is closed or collected."""
         self._pending: list[ConnectorPlan] = []
         self._lock = threading.Lock()
+        self._ready = threading.Event()
+        """Set when Spark has started."""
 
     def start_spark(self) -> None:
         """Start the session; connectors that were sent meanwhile follow."""
@@ -65,6 +68,7 @@ class Driver:
             for plan in self._pending:
                 queries.start(plan)
             self._pending.clear()
+        self._ready.set()
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, object]:
         do = message["do"]
@@ -78,13 +82,43 @@ class Driver:
             if self._queries is not None:
                 self._queries.stop_all()
             return {}
+        if do == "letters":
+            return self._letters(message)
         assert do == "look", do
         with self._lock:
             queries = self._queries
         if queries is None:
             return {"ready": False, "queries": {}}
         age = time.monotonic() - queries.looked_at
-        return {"ready": True, "age": age, "queries": queries.report()}
+        return {
+            "ready": True,
+            "age": age,
+            "queries": queries.report(),
+            "letters": queries.letter_runs.report(),
+        }
+
+    def _letters(self, message: Mapping[str, Any]) -> dict[str, object]:
+        """Dead letters: show them, plan a run, begin one, or end it."""
+        self._ready.wait()
+        queries = self._queries
+        assert queries is not None, "Spark has started"
+        plan = ConnectorPlan(**message["plan"])
+        try:
+            if message["step"] == "stop":
+                queries.letter_runs.stop(plan.name)
+                return {"found": {}}
+            if message["step"] == "leave":
+                queries.letter_runs.leave(plan.name)
+                return {"found": {}}
+            queue = queries.letter_queue(plan)
+            if message["step"] == "view":
+                return {"found": queue.view(LetterView(**message["view"]))}
+            order = LetterOrder(**message["order"])
+            if order.dry_run:
+                return {"found": queue.plan(order).report()}
+            return {"found": queries.letter_runs.start(queue, order)}
+        except LettersRefused as refused:
+            return {"refused": str(refused), "status": refused.status}
 
     def _start(self, plan: ConnectorPlan) -> None:
         with self._lock:
@@ -146,8 +180,8 @@ def main() -> None:
 
     for line in lines:
         message = json.loads(line)
-        if message["do"] in ("stop", "stop all"):
-            # It may take as long as an epoch.
+        if message["do"] in ("stop", "stop all", "letters"):
+            # It may take as long as an epoch, or as a query.
             threading.Thread(target=respond, args=(message,), daemon=True).start()
         else:
             respond(message)

@@ -13,6 +13,8 @@ from typing import Any
 
 from headrace.connect.host.failures import failure_of
 from headrace.connect.host.letter_topics import create_letter_topic
+from headrace.connect.host.letters.queue import LetterQueue
+from headrace.connect.host.letters.runs import LetterRuns
 from headrace.connect.host.outcomes import EpochOutcome
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.sink_query import epoch_writer, topic_rows
@@ -89,8 +91,18 @@ class Queries:
         self._plugins = Plugins()
         self._lock = threading.Lock()
         self._starters = ThreadPoolExecutor(STARTS_AT_ONCE, "start")
+        self.letter_runs = LetterRuns(settings.letter_run, self.make_active)
         self.looked_at = time.monotonic()
         threading.Thread(target=self._look_for_ever, daemon=True, name="look").start()
+
+    # ------------------------------------------------------------------------------- dead letters
+
+    def letter_queue(self, plan: ConnectorPlan) -> LetterQueue:
+        """The dead letters of a connector, for the present thread."""
+        self.make_active()
+        return LetterQueue(self._spark, self._settings, self.work_of(plan))
+
+    # ----------------------------------------------------------------------------------- queries
 
     def start(self, plan: ConnectorPlan) -> None:
         """Begin to start a connector; it must not run yet."""
@@ -151,17 +163,11 @@ class Queries:
 
     def _started(self, hosted: HostedQuery) -> Any:
         plan = hosted.plan
-        found = self._plugins.find(plan.config["connector.class"]).kind
-        checkpoint = self._settings.connector_folder(plan.name) / str(plan.generation)
-        work = ConnectorWork(
-            plan.name,
-            f"{found.__module__}:{found.__qualname__}",
-            plan.config,
-            SecretSources(**self._settings.secrets),
-            f"{checkpoint.absolute()}-files",
-        )
+        work = self.work_of(plan)
+        found = work.plugin_class()
+        checkpoint = self._checkpoint(plan)
         create_letter_topic(work.config, self._settings.client)
-        self._make_active()
+        self.make_active()
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
         hosted.interval_ms = int(plan.config.get("poll.interval.ms") or found.interval_ms)
         if issubclass(found, Source):
@@ -179,7 +185,21 @@ class Queries:
             .start()
         )
 
-    def _make_active(self) -> None:
+    def work_of(self, plan: ConnectorPlan) -> ConnectorWork:
+        """The connector of a plan, for tasks."""
+        found = self._plugins.find(plan.config["connector.class"]).kind
+        return ConnectorWork(
+            plan.name,
+            f"{found.__module__}:{found.__qualname__}",
+            plan.config,
+            SecretSources(**self._settings.secrets),
+            f"{self._checkpoint(plan).absolute()}-files",
+        )
+
+    def _checkpoint(self, plan: ConnectorPlan) -> Path:
+        return self._settings.connector_folder(plan.name) / str(plan.generation)
+
+    def make_active(self) -> None:
         """Java looks up Python data sources in the session of its thread, and has one for each of
         ours."""
         from pyspark.sql import SparkSession

@@ -94,13 +94,20 @@ class Refusals:
         if self._handling.topic is not None and (self._letters or self._epoch is not None):
             topic = DeadLetterTopic(self._work, self._task, self._kafka, self._epoch)
             letters = topic.write(self._letters)
-        row = {
-            "written": written,
-            "failed": self.count,
-            "examples": self._examples,
-            "done": pickle.dumps((message, letters)),
-        }
-        return pa.RecordBatch.from_pylist([row], schema=_RESULT)
+        return result_of(written, self.count, self._examples, message, letters)
+
+
+def result_of(
+    written: int,
+    failed: int,
+    examples: Sequence[str] = (),
+    message: object = None,
+    letters: object = None,
+) -> pa.RecordBatch:
+    """The result of a task."""
+    done = pickle.dumps((message, letters))
+    row = {"written": written, "failed": failed, "examples": list(examples), "done": done}
+    return pa.RecordBatch.from_pylist([row], schema=_RESULT)
 
 
 def _letter(row: Mapping[str, Any], reason: str, stage: str) -> RefusedRecord:

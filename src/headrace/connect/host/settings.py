@@ -35,6 +35,10 @@ class DriverSettings:
         """The folder for messages that a push source has received; all checkpoints share it."""
         return self.connector_folder(name) / "spool"
 
+    def letter_run(self, name: str) -> Path:
+        """The file with the state of the newest run over a connector's dead letters."""
+        return self.connector_folder(name) / "dead-letters.json"
+
     def kafka_options(self) -> dict[str, str]:
         """The client as options of Spark's source and sink."""
         return {f"kafka.{name}": value for name, value in self.client.items()}

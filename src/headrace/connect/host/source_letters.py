@@ -25,6 +25,8 @@ from headrace.connect.host.work import ConnectorWork
 
 SOURCE_ROW, SOURCE_TOPIC = "_source", "_source_topic"
 """Columns: the row as the source gave it, and the topic of its stream."""
+LETTER_VALUE = "_letter_value"
+"""The value of a dead letter that is replayed."""
 JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -66,7 +68,7 @@ def with_letters(records: DataFrame, work: ConnectorWork, stream: str) -> DataFr
         "topic": F.lit(handling.topic),
         "partition": F.lit(None).cast("int"),
         "key": F.lit(None).cast("binary"),
-        "value": F.to_json(F.col(SOURCE_ROW), JSON_OPTIONS).cast("binary"),
+        "value": _value(records),
         "headers": _headers(records, work) if handling.has_headers else F.lit(None),
     }
     return records.withColumns(
@@ -76,6 +78,12 @@ def with_letters(records: DataFrame, work: ConnectorWork, stream: str) -> DataFr
             if name in records.columns
         }
     )
+
+
+def _value(records: DataFrame) -> Column:
+    if LETTER_VALUE in records.columns:
+        return F.col(LETTER_VALUE)
+    return F.to_json(F.col(SOURCE_ROW), JSON_OPTIONS).cast("binary")
 
 
 def _headers(records: DataFrame, work: ConnectorWork) -> Column:

@@ -17,12 +17,17 @@ from typing import Any
 from headrace.connect.host.driver_process import DriverGone, DriverProcess
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.hosting import ConnectorPlan, HostedStatus, Progress, RunState
+from headrace.connect.letter_orders import LetterOrder, LettersRefused, LetterView
 
 LOOK_S = 0.5
 RESPONDS_WITHIN_S = 2.0
 HUNG_AFTER_S = 60.0
 """A driver that has not responded for this long is killed."""
 STOPS_WITHIN_S = 60.0
+LETTERS_WITHIN_S = 80.0
+"""Spark may still be starting, and reads all dead letters that wait."""
+GONE = 503
+"""The HTTP status if the driver does not respond."""
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 PERMANENT_WAIT_S = 600.0
@@ -69,6 +74,20 @@ class _Wanted:
         self.sent = False
 
 
+@dataclasses.dataclass(slots=True)
+class _LetterRun:
+    """A run over dead letters, which the next driver continues if this one dies."""
+
+    plan: ConnectorPlan
+    order: LetterOrder
+    report: dict[str, Any]
+    sent: bool = True
+
+    @property
+    def runs(self) -> bool:
+        return bool(self.report["state"] == "running")
+
+
 def back_off(failures: int) -> float:
     """The wait after this many failures in a row: doubling, with jitter."""
     wait = min(FIRST_WAIT_S * 2.0 ** min(failures - 1, 10), LONGEST_WAIT_S)
@@ -82,6 +101,7 @@ class SparkHost:
         self._settings = settings
         self._wanted: dict[str, _Wanted] = {}
         self._drivers: dict[str, _SupervisedDriver] = {}
+        self._runs: dict[str, _LetterRun] = {}
 
     async def start(self, plan: ConnectorPlan) -> None:
         """Run the connector, in place of one with this name; returns before it runs."""
@@ -94,8 +114,10 @@ class SparkHost:
         self._driver(SHARED)
 
     def _driver(self, kind: str) -> "_SupervisedDriver":
+        """The driver of a kind; it is started if it does not run."""
         if kind not in self._drivers:
-            self._drivers[kind] = _SupervisedDriver(self._settings, self._wanted, kind)
+            runs = self._runs if kind == SHARED else {}
+            self._drivers[kind] = _SupervisedDriver(self._settings, self._wanted, kind, runs)
         return self._drivers[kind]
 
     async def stop(self, name: str) -> None:
@@ -117,6 +139,11 @@ class SparkHost:
         deleted as well, as it may name messages that it has planned to read.
         """
         await self.stop(name)
+        run = self._runs.pop(name, None)
+        if run is not None and run.runs:
+            with contextlib.suppress(LettersRefused):
+                await self.stop_letters(run.plan)
+        self._settings.letter_run(name).unlink(missing_ok=True)
         if self._settings.spool(name).exists():
             await asyncio.to_thread(shutil.rmtree, self._settings.connector_folder(name))
 
@@ -135,9 +162,44 @@ class SparkHost:
         report, problem = await self._drivers[wanted.driver].look()
         return _status(wanted, report.get("queries", {}).get(name), report, problem)
 
+    # ------------------------------------------------------------------------------- dead letters
+
+    async def view_letters(self, plan: ConnectorPlan, view: LetterView) -> dict[str, Any]:
+        """The dead letters of a connector that wait."""
+        step = {"step": "view", "view": dataclasses.asdict(view)}
+        return await self._driver(SHARED).ask_about_letters(plan, step)
+
+    async def run_letters(self, plan: ConnectorPlan, order: LetterOrder) -> dict[str, Any]:
+        """Begin a run over dead letters, or only plan it."""
+        step = {"step": "run", "order": dataclasses.asdict(order)}
+        found = await self._driver(SHARED).ask_about_letters(plan, step)
+        if not order.dry_run:
+            self._runs[plan.name] = _LetterRun(plan, order, found)
+        return found
+
+    async def letter_run(self, name: str) -> dict[str, Any] | None:
+        """The newest run over the dead letters of a connector."""
+        run = self._runs.get(name)
+        if run is None:
+            return None
+        await self._driver(SHARED).look()
+        return run.report
+
+    async def stop_letters(self, plan: ConnectorPlan) -> None:
+        """Give up the run. When it returns, it writes nothing more."""
+        await self._driver(SHARED).ask_about_letters(plan, {"step": "stop"})
+
+    async def leave_letters(self, name: str) -> None:
+        """End the run, so that another worker can continue it."""
+        run = self._runs.pop(name, None)
+        if run is not None and run.runs:
+            with contextlib.suppress(LettersRefused):
+                await self._driver(SHARED).ask_about_letters(run.plan, {"step": "leave"})
+
     async def close(self) -> None:
         """End all drivers."""
         self._wanted.clear()
+        self._runs.clear()
         await asyncio.gather(*(driver.close() for driver in self._drivers.values()))
         self._drivers.clear()
 
@@ -182,14 +244,23 @@ def _trace(wanted: _Wanted) -> str | None:
 class _SupervisedDriver:
     """One driver process after the other, with the connectors of its kind."""
 
-    def __init__(self, settings: DriverSettings, wanted: Mapping[str, _Wanted], kind: str) -> None:
+    def __init__(
+        self,
+        settings: DriverSettings,
+        wanted: Mapping[str, _Wanted],
+        kind: str,
+        runs: Mapping[str, _LetterRun],
+    ) -> None:
         self._settings = settings
         self._all = wanted
+        self._runs = runs
         self._kind = kind
         self._process: DriverProcess | None = None
         self._report: dict[str, Any] = {}
         self._reported_at = -RESPONDS_WITHIN_S
         self._problem: str | None = None
+        self._started = asyncio.Event()
+        """Set when the first process has been started."""
         self._woken = asyncio.Event()
         self._looking = asyncio.Lock()
         self._task = asyncio.create_task(self._supervise())
@@ -218,6 +289,22 @@ class _SupervisedDriver:
             )
             await process.end()
 
+    async def ask_about_letters(
+        self, plan: ConnectorPlan, step: Mapping[str, object]
+    ) -> dict[str, Any]:
+        """The answer of the driver about dead letters; LettersRefused if there is none."""
+        await self._started.wait()
+        assert self._process is not None, "a process has been started"
+        message = {"do": "letters", "plan": dataclasses.asdict(plan), **step}
+        try:
+            answer = await self._process.ask(message, LETTERS_WITHIN_S)
+        except DriverGone as error:
+            raise LettersRefused(f"The dead letters cannot be read now: {error}", GONE) from None
+        if "refused" in answer:
+            raise LettersRefused(answer["refused"], answer["status"])
+        found: dict[str, Any] = answer["found"]
+        return found
+
     async def look(self) -> tuple[dict[str, Any], str | None]:
         """What the driver reports, at most a second old, or the problem that it does not."""
         now = asyncio.get_running_loop().time()
@@ -235,9 +322,12 @@ class _SupervisedDriver:
             began = loop.time()
             self._problem = None
             self._process = await DriverProcess.start(self._settings)
+            self._started.set()
             log.info("a Spark driver starts", extra={"fields": {"pid": self._process.pid}})
             for each in self._connectors():
                 each.sent = False
+            for run in self._runs.values():
+                run.sent = not run.runs
             await self._run(self._process)
             status = self._process.status
             await self._process.end()
@@ -278,6 +368,9 @@ class _SupervisedDriver:
             self._problem = None
             self._reported_at = asyncio.get_running_loop().time()
             self._take(self._report["queries"])
+            for name, found in self._report.get("letters", {}).items():
+                if name in self._runs and self._runs[name].sent:
+                    self._runs[name].report = found
             return True
 
     def _take(self, queries: Mapping[str, Any]) -> None:
@@ -316,3 +409,17 @@ class _SupervisedDriver:
             each.sent, each.next_try = True, None
             # What the driver reported before is about the query that has ended.
             self._reported_at = -RESPONDS_WITHIN_S
+        for run in self._runs.values():
+            if not run.sent and self._report["ready"]:
+                await self._continue(run)
+
+    async def _continue(self, run: _LetterRun) -> None:
+        """Let a new driver continue a run."""
+        step = {"step": "run", "order": dataclasses.asdict(run.order)}
+        try:
+            run.report = await self.ask_about_letters(run.plan, step)
+        except LettersRefused as error:
+            if error.status == GONE:
+                return
+            run.report = {**run.report, "state": "failed", "error": str(error)}
+        run.sent = True

@@ -3,13 +3,20 @@
 Only the worker that runs a connector changes it; other workers forward such requests (`by_owner`).
 """
 
-from headrace.connect.rest import connectors_api, offsets_api, plugins_api, worker_api
+from headrace.connect.rest import (
+    connectors_api,
+    dead_letters_api,
+    offsets_api,
+    plugins_api,
+    worker_api,
+)
 from headrace.connect.rest.call import ConnectCall
 from headrace.connect.rest.owners import by_owner
 from headrace.security.roles import Role
 from headrace.service.routes import HttpRoute
 
 READ, ADMIN = Role.READ, Role.ADMIN
+LETTERS = "/connectors/{connector}/dead-letters"
 
 ROUTES: tuple[HttpRoute[ConnectCall], ...] = (
     HttpRoute("GET", "/", worker_api.root),
@@ -38,6 +45,12 @@ ROUTES: tuple[HttpRoute[ConnectCall], ...] = (
     HttpRoute("DELETE", "/connectors/{connector}/offsets", by_owner(offsets_api.reset_offsets)),
     HttpRoute("GET", "/connectors/{connector}/topics", offsets_api.get_topics),
     HttpRoute("PUT", "/connectors/{connector}/topics/reset", offsets_api.reset_topics),
+    HttpRoute("GET", LETTERS, by_owner(dead_letters_api.list_groups)),
+    HttpRoute("GET", f"{LETTERS}/records", by_owner(dead_letters_api.list_records)),
+    HttpRoute("POST", f"{LETTERS}/replay", by_owner(dead_letters_api.replay)),
+    HttpRoute("POST", f"{LETTERS}/discard", by_owner(dead_letters_api.discard)),
+    HttpRoute("GET", f"{LETTERS}/run", by_owner(dead_letters_api.get_run)),
+    HttpRoute("DELETE", f"{LETTERS}/run", by_owner(dead_letters_api.stop_run)),
     HttpRoute("GET", "/connector-plugins", plugins_api.list_plugins),
     HttpRoute("GET", "/connector-plugins/{plugin}/config", plugins_api.get_options),
     HttpRoute("PUT", "/connector-plugins/{plugin}/config/validate", plugins_api.validate, READ),
