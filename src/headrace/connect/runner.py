@@ -312,7 +312,10 @@ class ConnectorRunner:
         """The checkpoint of a connector; a new one if its class or its topics are others, or if it
         is in a folder that this worker does not have."""
         found = self._store.configs.generations.get(name)
-        if found is not None and found.basis == _basis(config) and found.folder == self._folder_id:
+        if found is not None and found.folder != self._folder_id:
+            # What this folder has of the connector is from before it moved to another worker.
+            await self._host.delete(name)
+        elif found is not None and found.basis == _basis(config):
             return found
         return await self.begin_generation(name, config)
 

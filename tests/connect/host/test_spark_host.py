@@ -12,6 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from headrace.client.cluster import Cluster
+from headrace.client.config import client_config
+from headrace.client.groups import committed_offsets
 from headrace.connect.hosting import RunState
 from tests.connect.host.conftest import FOLDER, NUMBERS, OFFSETS, HostUnderTest
 from tests.connect.host.fire import driver_pid
@@ -149,6 +152,24 @@ def test_a_lost_checkpoint_continues_at_the_stored_offsets(
     host.start("lost", numbers_into(topic, upto="200"))
     host.wait(lambda: len(in_topic(host, topic)), lambda found: found == 200)
     assert in_topic(host, topic) == numbers(1, 200)
+
+
+def test_a_sink_that_is_stopped_has_committed_its_last_epoch(
+    host: HostUnderTest, topic: str, started: list[str], tmp_path: Path
+) -> None:
+    started.append("stopped")
+    producer = Producer({"bootstrap.servers": host.bootstrap})
+    for n in range(30):
+        producer.produce(topic, json.dumps({"lane": 0, "n": n}).encode())
+    assert producer.flush(60) == 0
+    # The next epoch, with which the first would be committed, never comes.
+    host.start("stopped", folder_of(topic, tmp_path, poll_interval_ms="3600000"))
+    host.wait(lambda: sum(in_folder(tmp_path).values()), lambda found: found == 30)
+    host.wait(lambda: host.status("stopped").progress.records, lambda found: found == 30)
+    host.stop("stopped")
+    with Cluster(client_config({"bootstrap.servers": host.bootstrap})) as cluster:
+        committed = committed_offsets(cluster, "connect-stopped")
+    assert sum(each.offset for each in committed.values()) == 30
 
 
 def test_a_refused_record_is_a_dead_letter(

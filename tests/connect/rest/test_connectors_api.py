@@ -187,10 +187,12 @@ def test_another_worker_on_the_same_topics_knows_what_was_stored(
         assert status["connector"]["state"] == "PAUSED"
         eventually(lambda: list(second.host.plans) == ["kept"])
         assert second.host.plans["kept"].generation == 0
+        assert second.host.calls == [("start", "kept")]
     # Checkpoints in the folder of another worker do not count.
     with running_connect(connect_bootstrap, topics) as third:
         eventually(lambda: list(third.host.plans) == ["kept"])
         assert third.host.plans["kept"].generation == 1
+        assert third.host.calls == [("delete", "kept"), ("start", "kept")]
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,21 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headrace.connect.host.failures import failure_of
+from headrace.connect.host.finished_epochs import commit_finished
 from headrace.connect.host.letter_topics import create_letter_topic
 from headrace.connect.host.letters.queue import LetterQueue
 from headrace.connect.host.letters.runs import LetterRuns
 from headrace.connect.host.outcomes import EpochOutcome
 from headrace.connect.host.settings import DriverSettings
-from headrace.connect.host.sink_query import epoch_writer, topic_rows
+from headrace.connect.host.sink_query import epoch_writer, topic_options, topic_rows
 from headrace.connect.host.source_letters import refused_rows
 from headrace.connect.host.source_query import source_rows
 from headrace.connect.host.table_query import table_writer
@@ -58,6 +60,7 @@ class HostedQuery:
     batch: int = -1
     topics: list[str] = field(default_factory=list)
     is_source: bool = False
+    when_stopped: Callable[[], None] | None = None
     interval_ms: int = Connector.interval_ms
 
     def report(self) -> dict[str, object]:
@@ -121,6 +124,8 @@ class Queries:
         hosted.start_ended.wait()
         if hosted.query is not None:
             hosted.query.stop()
+            if hosted.when_stopped is not None:
+                hosted.when_stopped()
 
     def stop_all(self) -> None:
         """End all connectors at the same time."""
@@ -178,6 +183,8 @@ class Queries:
             writer = self._source_writer(work)
         else:
             writer = self._sink_writer(work, hosted, checkpoint)
+            options = topic_options(work, self._settings)
+            hosted.when_stopped = partial(commit_finished, options, checkpoint)
         return (
             writer.queryName(plan.name)
             .option("checkpointLocation", str(checkpoint))

@@ -42,13 +42,14 @@ def topic_rows(
 
     `from_group`: there is no checkpoint, so the query begins at the offsets of its group.
     """
-    options = _source_options(work, settings)
+    options = topic_options(work, settings)
     if from_group:
         options["startingOffsets"] = _starting_offsets(work, options)
     return spark.readStream.format("headrace").options(**options).load()
 
 
-def _source_options(work: ConnectorWork, settings: DriverSettings) -> dict[str, str]:
+def topic_options(work: ConnectorWork, settings: DriverSettings) -> dict[str, str]:
+    """The options of the source that reads the sink's topics."""
     config = work.config
     options = {
         **settings.kafka_options(),
