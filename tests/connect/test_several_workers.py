@@ -72,6 +72,10 @@ def are_shared(workers: Sequence[RunningConnect], names: Sequence[str] = NAMES) 
     return sum(map(len, slots)) == 64 and runs(workers) == sorted(names) and all(slots)
 
 
+def owned_by(worker: RunningConnect) -> list[str]:
+    return [name for name in NAMES if worker.worker.ownership.owns(name)]
+
+
 def starts(workers: Sequence[RunningConnect]) -> dict[str, int]:
     calls = [name for worker in workers for what, name in worker.host.calls if what == "start"]
     return {name: calls.count(name) for name in calls}
@@ -251,13 +255,16 @@ def test_a_worker_that_was_suspended_stops_what_others_have_taken_over(
     eventually(lambda: are_shared(both))
     member = second.worker.ownership._member
     assert member is not None
-    resumed, beat = threading.Event(), member._beat
+    is_suspended, resumed, beat = threading.Event(), threading.Event(), member._beat
 
     def suspended(cluster: Cluster) -> None:
+        is_suspended.set()
         assert resumed.wait(90)
         beat(cluster)
 
     monkeypatch.setattr(member, "_beat", suspended)
+    assert is_suspended.wait(60)
+    eventually(lambda: set(second.host.plans) == set(owned_by(second)))
     moved = set(second.host.plans)
     # Nobody has told the worker, so it goes on; queries that write are fenced elsewhere.
     eventually(lambda: moved <= set(first.host.plans))
