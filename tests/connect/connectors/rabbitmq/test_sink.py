@@ -104,7 +104,8 @@ def test_a_message_that_no_queue_gets_is_refused_and_others_are_there_once(queue
 
 def test_a_tombstone_is_refused(queue: Queue) -> None:
     with opened(sink(queue)) as made, pytest.raises(RecordError, match="a tombstone"):
-        made.write(batch(None, "a"))
+        made.write(batch("a", None))
+    assert received(queue) == []
 
 
 def test_a_missing_exchange_is_permanent(queue: Queue) -> None:

@@ -93,13 +93,14 @@ class RabbitMqSink(Sink, RabbitMqConnector):
 
     def write(self, batch: "pa.RecordBatch") -> None:
         assert self._publisher is not None, "a sink is open when it writes"
+        records = batch.to_pylist(maps_as_pydicts="lossy")
+        tombstones = [row for row, record in enumerate(records) if record["value"] is None]
+        if tombstones:
+            raise RecordError(dict.fromkeys(tombstones, "a tombstone has no body"))
         refused: dict[int, str] = {}
         rows: dict[str, int] = {}
         messages = []
-        for number, record in enumerate(batch.to_pylist(maps_as_pydicts="lossy")):
-            if record["value"] is None:
-                refused[number] = "a tombstone has no body"
-                continue
+        for number, record in enumerate(records):
             message = self._message(record)
             if message.id not in self._done:
                 messages.append(message)
