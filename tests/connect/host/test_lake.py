@@ -20,7 +20,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace.connect.hosting import RunState
-from headrace.pipelines.lake import stores
+from headrace.pipelines.lake import parquet, stores
 from headrace.pipelines.lake.folders import FolderRule
 from headrace.pipelines.lake.iceberg import IcebergLake
 from headrace.pipelines.lake.parquet import ParquetLake
@@ -358,6 +358,22 @@ def test_a_commit_in_a_store_survives_the_death_of_its_driver_at_any_step(
         sink.commit(tasks(1))
         assert read(lake) == [0, 1, 10, 11], changes
     assert deaths >= 5
+
+
+def test_a_file_in_a_store_that_was_not_renamed_is_never_removed(
+    remote: tuple[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, storage = remote
+    lake = ParquetLake(f"{address}/renamed", storage=storage)
+    sink = LakeSink(lake, StructType([StructField("n", LongType())]), False)
+    written = [sink.write(Epoch("q", 0), iter([pa.RecordBatch.from_pydict({"n": [1]})]))]
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet._Root, "_move", lambda *_: None)
+        with pytest.raises(OSError, match="could not be renamed"):
+            sink.commit(written)
+    sink.commit(written)
+    filesystem, path = stores.opened(lake.uri, storage)
+    assert ds.dataset(path, filesystem=filesystem).to_table().column("n").to_pylist() == [1]
 
 
 def test_json_lines_are_in_stores(remote: tuple[str, dict[str, str]]) -> None:

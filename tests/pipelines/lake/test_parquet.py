@@ -128,6 +128,20 @@ def test_an_abort_leaves_the_files_of_a_decided_epoch(
     assert files.offsets() == [0, 1]
 
 
+def test_a_file_that_was_not_renamed_is_never_removed(
+    files: PlainFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a store says that a file is not there, and is wrong."""
+    sink = files.sink()
+    written = [sink.write(FIRST, iter([rows([0, 1])]))]
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet._Root, "_move", lambda *_: None)
+        with pytest.raises(OSError, match="1 files of epoch 0"):
+            sink.commit(written)
+    files.commit(FIRST, rows([0, 1]))
+    assert files.offsets() == [0, 1]
+
+
 def test_an_abort_removes_the_files_of_an_undecided_epoch(files: PlainFiles) -> None:
     sink = files.sink()
     written = [sink.write(FIRST, iter([rows([0, 1])]))]

@@ -179,6 +179,13 @@ class _Root:
             self._move(old, new)
         self._sync(folders)
         staged = self.at(f"{OURS}/{epoch_folder(epoch)}")
+        listed = self.filesystem.get_file_info(pafs.FileSelector(staged, allow_not_found=True))
+        left = {info.path for info in listed} & {old for old, _ in moves}
+        if left:
+            raise OSError(
+                f"{len(left)} files of epoch {epoch.number} in {staged} could not be renamed; they "
+                "are renamed when the epoch is run again"
+            )
         with suppress(FileNotFoundError):
             self.filesystem.delete_dir(staged)
         if isinstance(self.filesystem, pafs.PyFileSystem):
