@@ -376,6 +376,17 @@ def test_a_file_in_a_store_that_was_not_renamed_is_never_removed(
     assert ds.dataset(path, filesystem=filesystem).to_table().column("n").to_pylist() == [1]
 
 
+def test_without_options_s3_is_that_of_the_environment(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_storage(s3).items():
+        monkeypatch.setenv(name, value)
+    filesystem, path = stores.opened("s3://lake/environment", {})
+    with filesystem.open_output_stream(f"{path}/file") as file:
+        file.write(b"x")
+    assert s3.filesystem().get_file_info("lake/environment/file").size == 1
+
+
 def test_json_lines_are_in_stores(remote: tuple[str, dict[str, str]]) -> None:
     address, storage = remote
     lake = ParquetLake(f"{address}/lines", storage=storage, format="jsonl")

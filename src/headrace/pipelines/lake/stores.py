@@ -35,7 +35,7 @@ def opened(uri: str, options: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
 
 def _s3(options: Mapping[str, str]) -> pafs.S3FileSystem:
     """With the names that Delta's object store has, such as aws_secret_access_key."""
-    endpoint = options.get("aws_endpoint_url", "")
+    endpoint = options.get("aws_endpoint_url") or os.environ.get("AWS_ENDPOINT_URL", "")
     parts = urlsplit(endpoint)
     return pafs.S3FileSystem(
         access_key=options.get("aws_access_key_id"),
