@@ -125,6 +125,23 @@ def test_letters_that_do_not_match_wait_on(refused: Letters, tmp_path: Path) -> 
     assert in_folder(tmp_path) == Counter((0, n) for n in range(9))
 
 
+def test_letters_of_other_connectors_and_repeated_letters_are_passed_over(
+    refused: Letters, tmp_path: Path
+) -> None:
+    dead = refused.config["errors.deadletterqueue.topic.name"]
+    producer = Producer({"bootstrap.servers": refused.host.bootstrap})
+    for _, value, headers in refused.host.records(dead)[:1]:
+        of_other = {**headers, "__connect.errors.connector.name": b"other"}
+        for given in (headers, of_other):
+            producer.produce(dead, value, headers=list(given.items()))
+    assert producer.flush(60) == 0
+    done = refused.run(LetterOrder("replay"), refused="")
+    assert (done["written"], done["kept"], done["state"]) == (3, 0, "finished")
+    assert in_folder(tmp_path) == Counter((0, n) for n in range(10))
+    assert refused.records() == []
+    assert len(refused.host.records(dead)) == 5
+
+
 def test_a_dry_run_and_a_condition_that_is_none_change_nothing(refused: Letters) -> None:
     order = LetterOrder("replay", "attempt = 1 and offset > 7", dry_run=True)
     plan = refused.host.call(refused.host.host.run_letters(refused.plan(), order))
@@ -159,17 +176,22 @@ def test_a_run_that_is_killed_with_its_driver_loses_and_repeats_nothing(
         producer.produce(dead, b'{"lane": 0, "n": %d}' % n, headers=headers)
         producer.poll(0)
     assert producer.flush(60) == 0
-    order = LetterOrder("replay", "offset <> 30000")
+    # A letter of each chunk does not match. It is written after the others, so that the chunk has
+    # not ended when its file is there.
+    order = LetterOrder("replay", "offset % 10000 <> 5000")
     host.call(host.host.run_letters(letters.plan(), order))
     host.wait(lambda: len(in_folder(tmp_path)), lambda found: found > 0)
     os.kill(driver_pid(), signal.SIGKILL)
     done = letters.ended()
     assert (done["state"], done["error"]) == ("finished", None)
     expected = numbers(1, count)
-    del expected[(0, 20000)], expected[(0, 30000)]
+    for n in (5000, 15000, 20000, 25000):
+        del expected[(0, n)]
     assert in_folder(tmp_path) == expected
     left = letters.records()
-    assert sorted((each["offset"], each["attempt"]) for each in left) == [(20000, 2), (30000, 1)]
+    attempts = {each["offset"]: each["attempt"] for each in left}
+    assert attempts == {5000: 1, 15000: 1, 20000: 2, 25000: 1}
+    assert len(left) == 4
 
 
 def test_rows_of_a_source_are_replayed_into_its_topic(

@@ -99,7 +99,8 @@ class LetterQueue:
             "kafka.isolation.level": "read_committed",
             "failOnDataLoss": "false",
             "includeHeaders": "true",
-            "subscribe": self.topic,
+            # A run knows the partitions of its beginning; later ones are for the next run.
+            "assign": json.dumps({self.topic: sorted(start)}),
             **places,
             **options,
         }
