@@ -8,10 +8,19 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from headrace.security.certificates import CertificateAuthority
 from tests.support.databases import GROUP, USER, DatabaseServer, new_folder
 from tests.support.ports import free_port
 
 SYSTEM_PROGRAMS = "/usr/sbin"
+
+
+def write_certificates(folder: Path) -> None:
+    """`authority.pem`, and with keys `server.pem` for 127.0.0.1 and `client.pem`."""
+    authority = CertificateAuthority.make("authority of a test")
+    (folder / "authority.pem").write_text(authority.pem)
+    for name in ("server", "client"):
+        (folder / f"{name}.pem").write_text(authority.issue(name, ["127.0.0.1"]))
 
 
 def mosquitto_program() -> str | None:
@@ -20,17 +29,24 @@ def mosquitto_program() -> str | None:
 
 class MosquittoServer(DatabaseServer):
     """An MQTT server that stores sessions. Its user `sensor` has the password `secret`; clients
-    without a login are allowed as well."""
+    without a login are allowed as well. Over TLS it asks for a certificate."""
 
     def __init__(self) -> None:
         super().__init__(new_folder("mosquitto"), free_port())
         self.address = f"tcp://127.0.0.1:{self.port}"
+        self.tls_port = free_port()
+        write_certificates(self.folder)
         passwords = self.folder / "passwords"
         passwords.write_text("sensor:secret\n")
         subprocess.run(["mosquitto_passwd", "-U", passwords], check=True, capture_output=True)
         passwords.chmod(0o644)
         (self.folder / "config").write_text(
             f"listener {self.port} 127.0.0.1\n"
+            f"listener {self.tls_port} 127.0.0.1\n"
+            f"cafile {self.folder}/authority.pem\n"
+            f"certfile {self.folder}/server.pem\n"
+            f"keyfile {self.folder}/server.pem\n"
+            "require_certificate true\n"
             "allow_anonymous true\n"
             f"password_file {passwords}\n"
             "persistence true\n"
@@ -58,10 +74,21 @@ def rabbitmq_program() -> str | None:
 
 
 class RabbitMqServer(DatabaseServer):
-    """RabbitMQ with a node name of its own; its user is `guest`, with the password `guest`."""
+    """RabbitMQ with a node name of its own; its user is `guest`, with the password `guest`. Over
+    TLS it asks for a certificate."""
 
     def __init__(self) -> None:
         super().__init__(new_folder("rabbitmq"), free_port())
+        self.tls_port = free_port()
+        write_certificates(self.folder)
+        (self.folder / "config.conf").write_text(
+            f"listeners.ssl.default = 127.0.0.1:{self.tls_port}\n"
+            f"ssl_options.cacertfile = {self.folder}/authority.pem\n"
+            f"ssl_options.certfile = {self.folder}/server.pem\n"
+            f"ssl_options.keyfile = {self.folder}/server.pem\n"
+            "ssl_options.verify = verify_peer\n"
+            "ssl_options.fail_if_no_peer_cert = true\n"
+        )
         self._names_port = free_port()
         self._cluster_port = free_port()
         self._names: subprocess.Popen[bytes] | None = None

@@ -228,3 +228,15 @@ def test_a_session_expires_if_that_is_set(
     with connection(config, tmp_path / "later") as later:
         send(server, f"{config['name']}/n", "b", retain=True)
         assert [row["payload"] for row in later.rows(1)] == [b"b"]
+
+
+def test_servers_with_tls_are_verified_and_may_ask_for_a_certificate(
+    server: MosquittoServer, config: dict[str, str]
+) -> None:
+    config |= {"mqtt.server.uri": f"ssl://127.0.0.1:{server.tls_port}"}
+    trusted = {"mqtt_ssl_trust_store_path": str(server.folder / "authority.pem")}
+    check(config, **trusted, mqtt_ssl_key_store_path=str(server.folder / "client.pem"))
+    with pytest.raises(OptionError, match="no MQTT server can be reached"):
+        check(config, **trusted)
+    with pytest.raises(OptionError, match="certificate verify failed"):
+        check(config)

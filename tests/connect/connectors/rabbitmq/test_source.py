@@ -152,3 +152,15 @@ def test_a_check_names_the_option_that_cannot_work(
     with pytest.raises(OptionError, match=text) as error:
         queue.source(**options).check()
     assert error.value.option == option
+
+
+def test_servers_with_tls_are_verified_and_may_ask_for_a_certificate(queue: Queue) -> None:
+    server = queue.server
+    own = {"rabbitmq_https_ssl_keystore_location": str(server.folder / "client.pem")}
+    tls = {"rabbitmq_security_protocol": "SSL", "rabbitmq_port": str(server.tls_port)}
+    trusted = str(server.folder / "authority.pem")
+    queue.source(**tls, **own, rabbitmq_https_ssl_truststore_location=trusted).check()
+    with pytest.raises(OptionError, match="cannot be reached"):
+        queue.source(**tls, rabbitmq_https_ssl_truststore_location=trusted).check()
+    with pytest.raises(OptionError, match="certificate verify failed"):
+        queue.source(**tls, **own).check()

@@ -136,5 +136,8 @@ class RabbitMqConnector(Connector):
             if error.reply_code in PERMANENT:
                 raise PermanentError(message) from None
             raise ConnectionError(message) from None
-        except exceptions.AMQPError as error:
+        except (exceptions.AMQPError, OSError) as error:
+            if type(error) is ConnectionError:
+                # It has a sentence already.
+                raise
             raise ConnectionError(f"{server} cannot be reached: {error!r}") from None
