@@ -244,7 +244,7 @@ def test_two_workers_with_the_same_address_are_told_so(workers: Workers) -> None
     assert "rest.advertised.host.name" in answer.json()["message"]
 
 
-def test_a_worker_that_was_suspended_stops_what_others_have_taken_over(
+def test_a_worker_that_is_suspended_leaves_its_connectors_to_the_worker_that_took_them_over(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = workers.start(), workers.start()
@@ -266,11 +266,17 @@ def test_a_worker_that_was_suspended_stops_what_others_have_taken_over(
     assert is_suspended.wait(60)
     eventually(lambda: set(second.host.plans) == set(owned_by(second)))
     moved = set(second.host.plans)
-    # Nobody has told the worker, so it goes on; queries that write are fenced elsewhere.
+    before = {name: second.host.plans[name].generation for name in moved}
+    # The group has told it nothing, but it sees that another worker began new checkpoints, and
+    # does not begin others in turn.
     eventually(lambda: moved <= set(first.host.plans))
-    assert set(second.host.plans) == moved
+    eventually(lambda: not second.host.plans)
+    assert {name: first.host.plans[name].generation for name in moved} == {
+        name: generation + 1 for name, generation in before.items()
+    }
+    started = starts([first])
+    assert {name: started[name] for name in moved} == dict.fromkeys(moved, 1)
     resumed.set()
-    eventually(lambda: all(("stop", name) in second.host.calls for name in moved))
     eventually(lambda: are_shared(both))
 
 

@@ -111,6 +111,9 @@ class ConnectorRunner:
         self._running: dict[str, ConnectorPlan] = {}
         self._failures: dict[str, HostedStatus] = {}
         """Connectors that could not be started, and why."""
+        self._taken_over: set[str] = set()
+        """Connectors that ran here and have a checkpoint in the folder of another worker since. The
+        group has not told this worker yet that it has lost them."""
         self._limits: dict[str, int] = {}
         """How many tasks the queries have, as far as the host has said it."""
         self._turns: dict[str, asyncio.Lock] = {}
@@ -223,11 +226,15 @@ class ConnectorRunner:
 
     async def settle_slots(self, slots: Set[int]) -> None:
         """The same for all connectors of some slots, also those whose requests have their turn."""
-        names = {*self._store.configs.connectors, *self._turns}
-        await asyncio.gather(*(self.settle(name) for name in names if slot_of(name) in slots))
+        known = {*self._store.configs.connectors, *self._turns}
+        names = {name for name in known if slot_of(name) in slots}
+        self._taken_over -= names
+        await asyncio.gather(*map(self.settle, names))
 
     async def _carry_out(self, name: str) -> None:
-        if not self._owns(name):
+        if name in self._running and self._is_elsewhere(name):
+            self._taken_over.add(name)
+        if not self._owns(name) or name in self._taken_over:
             if self._running.pop(name, None) is not None:
                 await self._host.stop(name)
             await self._host.leave_letters(name)
@@ -312,12 +319,17 @@ class ConnectorRunner:
         """The checkpoint of a connector; a new one if its class or its topics are others, or if it
         is in a folder that this worker does not have."""
         found = self._store.configs.generations.get(name)
-        if found is not None and found.folder != self._folder_id:
+        if self._is_elsewhere(name):
             # What this folder has of the connector is from before it moved to another worker.
             await self._host.delete(name)
         elif found is not None and found.basis == _basis(config):
             return found
         return await self.begin_generation(name, config)
+
+    def _is_elsewhere(self, name: str) -> bool:
+        """Whether the checkpoint of a connector is in a folder that this worker does not have."""
+        found = self._store.configs.generations.get(name)
+        return found is not None and found.folder != self._folder_id
 
     async def begin_generation(self, name: str, config: Config) -> GenerationChange:
         """Let the connector begin a new checkpoint, at its offsets, when it is started."""
