@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from headrace.pipelines.running.progress import without_secrets
@@ -9,8 +10,35 @@ from headrace.pipelines.running.progress import without_secrets
 _PERMANENT = re.compile(
     r"(?:^|\n|\s|: )(?:headrace\.connect\.plugin\.)?(PermanentError|OptionError): (?P<what>[^\n]+)"
 )
-_LAST_PYTHON_LINE = re.compile(r"\n(?P<what>[A-Za-z_][\w.]*(?:Error|Exception|Timeout)[^\n]*)")
+_LAST_PYTHON_LINE = re.compile(
+    r"\n(?P<what>(?!org\.|java\.)(?:[a-z_]\w*\.)+[A-Z]\w*(?::[^\n]*)?(?=\n|$)"
+    r"|[A-Za-z_][\w.]*(?:Error|Exception|Timeout)[^\n]*)"
+)
 _STARTING_WORKER = "Python worker failed to connect back"
+_PASSING = re.compile(
+    r"(?:[\w.]+\.)?(?:"
+    # Python's own, and those of the client of brokers
+    r"Connection\w*Error|BrokenPipeError|TimeoutError|gaierror|Unreachable|"
+    # HTTP and AMQP
+    r"(?:Connect|Read|Write|RemoteProtocol|Network)Error|\w+Timeout|AMQP\w+|StreamLostError"
+    r")\b|"
+    r"psycopg\.OperationalError\b|psycopg\.errors\.(?:DeadlockDetected|SerializationFailure|"
+    r"AdminShutdown|CrashShutdown|CannotConnectNow|TooManyConnections|LockNotAvailable)\b|"
+    # too many connections, shutdown, lock wait, deadlock, no connection
+    r"pymysql\.err\.\w+: \((?:1040|1053|1205|1213|2002|2003|2006|2013|2055)\b|"
+    r"sqlite3\.OperationalError: database is locked"
+)
+"""The beginning of the last line of a traceback, for errors of servers that are away or busy."""
+
+
+class FailureKind(StrEnum):
+    """What to do after an error."""
+
+    PASSING = "passing"
+    """Try again for as long as it takes."""
+    PERMANENT = "permanent"
+    UNKNOWN = "unknown"
+    """Try again a few times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +47,22 @@ class QueryFailure:
 
     sentence: str
     trace: str
-    permanent: bool
+    kind: FailureKind
 
 
 def failure_of(error: BaseException) -> QueryFailure:
-    """Classify an error; everything that is not known to be permanent counts as passing."""
+    """Classify an error by its text, which is all that Spark passes on."""
     trace = without_secrets(_text(error))
     found = list(_PERMANENT.finditer(trace))
     if found:
-        return QueryFailure(found[-1]["what"].strip(), trace, True)
+        return QueryFailure(found[-1]["what"].strip(), trace, FailureKind.PERMANENT)
     if _STARTING_WORKER in trace:
-        return QueryFailure("a Python worker of Spark did not start in time", trace, False)
+        sentence = "a Python worker of Spark did not start in time"
+        return QueryFailure(sentence, trace, FailureKind.PASSING)
     lines = list(_LAST_PYTHON_LINE.finditer(trace))
     sentence = lines[-1]["what"].strip() if lines else next(iter(trace.splitlines()), "unknown")
-    return QueryFailure(sentence, trace, False)
+    kind = FailureKind.PASSING if _PASSING.match(sentence) else FailureKind.UNKNOWN
+    return QueryFailure(sentence, trace, kind)
 
 
 def _text(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.connect.host.failures import failure_of
+from headrace.connect.host.failures import FailureKind, failure_of
 from headrace.connect.host.finished_epochs import commit_finished
 from headrace.connect.host.letter_topics import create_letter_topic
 from headrace.connect.host.letters.queue import LetterQueue
@@ -50,7 +50,7 @@ class HostedQuery:
     """The query runs, or could not be started."""
     sentence: str | None = None
     trace: str | None = None
-    permanent: bool = False
+    kind: FailureKind = FailureKind.UNKNOWN
     records: int = 0
     failed_records: int = 0
     lag: int | None = None
@@ -68,7 +68,7 @@ class HostedQuery:
             "state": self.state,
             "sentence": self.sentence,
             "trace": self.trace,
-            "permanent": self.permanent,
+            "kind": self.kind,
             "records": self.records,
             "failed_records": self.failed_records,
             "lag": self.lag,
@@ -280,7 +280,7 @@ class Queries:
             if error is not None:
                 failure = failure_of(error)
                 hosted.sentence, hosted.trace = failure.sentence, failure.trace
-                hosted.permanent = failure.permanent
+                hosted.kind = failure.kind
 
 
 def _offset_rows(last: Mapping[str, Any]) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.connect.host.driver_process import DriverGone, DriverProcess
+from headrace.connect.host.failures import FailureKind
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.hosting import ConnectorPlan, HostedStatus, Progress, RunState
 from headrace.connect.letter_orders import LetterOrder, LettersRefused, LetterView
@@ -61,14 +62,16 @@ class _Wanted:
         own = self.plan.config.get("headrace.driver", "shared") == "own"
         return self.plan.name if own else SHARED
 
-    def fail(self, sentence: str, trace: str | None, permanent: bool, now: float) -> None:
+    def fail(self, sentence: str, trace: str | None, kind: FailureKind, now: float) -> None:
         """Note a failure, and when to try again."""
         if now - self.failed_at > HEALTHY_S:
             self.failures = 0
         self.failures += 1
         self.failed_at = now
         self.sentence, self.trace = sentence, trace
-        self.permanent = permanent or self.failures > UNKNOWN_TRIES
+        self.permanent = kind is FailureKind.PERMANENT or (
+            kind is FailureKind.UNKNOWN and self.failures > UNKNOWN_TRIES
+        )
         wait = PERMANENT_WAIT_S if self.permanent else back_off(self.failures)
         self.next_try = now + wait
         self.sent = False
@@ -224,7 +227,7 @@ def _status(
     )
     topics = query["topics"]
     if query["state"] == "ended":
-        state = RunState.FAILED if query["permanent"] else RunState.RESTARTING
+        state = RunState.FAILED if query["kind"] == FailureKind.PERMANENT else RunState.RESTARTING
         return HostedStatus(state, query["trace"] or query["sentence"], progress, topics=topics)
     if report["age"] > RESPONDS_WITHIN_S:
         problem = f"Spark has not responded for {report['age']:.0f} s"
@@ -385,7 +388,7 @@ class _SupervisedDriver:
                 each.sentence = each.trace = None
             elif query["state"] == "ended":
                 sentence = query["sentence"] or "the query has ended"
-                each.fail(sentence, query["trace"], query["permanent"], now)
+                each.fail(sentence, query["trace"], FailureKind(query["kind"]), now)
                 log.warning(
                     "connector %s failed: %s",
                     each.plan.name,

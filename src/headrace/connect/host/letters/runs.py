@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.connect.host.failures import failure_of
+from headrace.connect.host.failures import FailureKind, failure_of
 from headrace.connect.host.letters.chunks import Chunks
 from headrace.connect.host.letters.queue import LetterQueue
 from headrace.connect.host.letters.run_state import (
@@ -94,7 +94,7 @@ class LetterRun(threading.Thread):
                 return True
             except Exception as error:
                 failure = failure_of(error)
-                if failure.permanent or tries == TRIES:
+                if failure.kind is FailureKind.PERMANENT or tries == TRIES:
                     raise
                 log.warning("dead letters of %s: %s", self._queue.work.name, failure.sentence)
                 self.problem = failure.sentence
