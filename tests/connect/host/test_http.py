@@ -34,7 +34,7 @@ def server() -> Iterator[HttpServerUnderTest]:
 @pytest.fixture
 def names(host: HostUnderTest) -> Iterator[list[str]]:
     """Names of connectors, which are stopped at the end."""
-    found = ["http-in", "http-out", "webhook"]
+    found = ["http-in", "http-out", "webhook", "http-killed"]
     yield found
     for name in found:
         host.stop(name)
@@ -106,7 +106,7 @@ def test_polled_rows_are_in_the_topic_once_although_the_driver_is_killed(
     server.answer = answer
     host.create("polled-once", 1)
     host.start(
-        names[0],
+        names[3],
         {
             **JSON,
             "connector.class": "HttpSource",
