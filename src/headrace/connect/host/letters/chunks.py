@@ -108,7 +108,7 @@ class Chunks:
             outcome.failed += part.failed
             outcome.examples += part.examples
 
-        rows = _original(self._rows(places, **_typed_options(queue)), queue.default_topic)
+        rows = _original(self._rows(places, **typed_options(queue)), queue.default_topic)
         context = queue.spark.sparkContext
         context.setLocalProperty(QUERY_ID, state.run)
         context.setLocalProperty(EPOCH_ID, str(state.number))
@@ -150,7 +150,7 @@ def _size(start: Offsets, end: Offsets) -> int:
     return sum(end[at] - start[at] for at in end)
 
 
-def _typed_options(queue: LetterQueue) -> dict[str, str]:
+def typed_options(queue: LetterQueue) -> dict[str, str]:
     """The options of the source for the converters, with the subjects of the original topic."""
     options = source_options(queue.work.config)
     for part in ("key", "value"):
