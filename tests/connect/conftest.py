@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.connect.connectors.jdbc.dialects import Dialect, dialect_of
+from tests.connect.broker import connect_broker
 from tests.connect.running import RunningConnect, running_connect
 from tests.support.databases import (
     DatabaseServer,
@@ -21,7 +22,6 @@ from tests.support.databases import (
     mariadb_program,
     postgresql_programs,
 )
-from tests.support.headrace_broker import HeadraceBroker
 from tests.support.message_brokers import (
     MosquittoServer,
     RabbitMqServer,
@@ -65,8 +65,7 @@ class EmptyDatabase:
 
 @pytest.fixture(scope="session")
 def connect_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = {"group.initial.rebalance.delay.ms": "0"}
-    with HeadraceBroker(tmp_path_factory.mktemp("connect"), settings=settings) as broker:
+    with connect_broker(tmp_path_factory.mktemp("connect")) as broker:
         yield broker.bootstrap
 
 

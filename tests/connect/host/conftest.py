@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.spark_host import SparkHost
 from headrace.connect.hosting import ConnectorPlan, HostedStatus, RunState
-from headrace.testing.running import RunningBroker
+from tests.connect.broker import ConnectBroker, connect_broker
 
 WITHIN_S = 300.0
 """A Spark driver on a busy machine takes a minute to start."""
@@ -34,10 +34,10 @@ class HostUnderTest:
     """A host, its broker, and a loop for it."""
 
     def __init__(
-        self, broker: RunningBroker, folder: Path, spark: Mapping[str, str] | None = None
+        self, broker: ConnectBroker, folder: Path, spark: Mapping[str, str] | None = None
     ) -> None:
         self.broker = broker
-        self.bootstrap = broker.bootstrap_servers
+        self.bootstrap = broker.bootstrap
         self.folder = folder
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -138,11 +138,10 @@ def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def host(
     tmp_path_factory: pytest.TempPathFactory, installed_plugins: None
 ) -> Iterator[HostUnderTest]:
-    broker = RunningBroker({}, 1)
-    running = HostUnderTest(broker, tmp_path_factory.mktemp("host"))
-    yield running
-    running.close()
-    broker.close()
+    with connect_broker(tmp_path_factory.mktemp("broker")) as broker:
+        running = HostUnderTest(broker, tmp_path_factory.mktemp("host"))
+        yield running
+        running.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headrace.connect.hosting import RunState
-from headrace.testing.running import RunningBroker
+from tests.connect.broker import connect_broker
 from tests.connect.host.conftest import HostUnderTest
 from tests.support.hive import HiveMetastore
 
@@ -55,15 +55,14 @@ def metastore() -> Iterator[HiveMetastore]:
 def hive_host(
     tmp_path_factory: pytest.TempPathFactory, metastore: HiveMetastore
 ) -> Iterator[HostUnderTest]:
-    broker = RunningBroker({}, 1)
     settings = {
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.hive.metastore.uris": metastore.uri,
     }
-    running = HostUnderTest(broker, tmp_path_factory.mktemp("hive"), settings)
-    yield running
-    running.close()
-    broker.close()
+    with connect_broker(tmp_path_factory.mktemp("broker")) as broker:
+        running = HostUnderTest(broker, tmp_path_factory.mktemp("hive"), settings)
+        yield running
+        running.close()
 
 
 def found_by_another_spark(metastore: HiveMetastore, *statements: str) -> list[list[list[Any]]]:
