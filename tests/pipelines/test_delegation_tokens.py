@@ -251,6 +251,25 @@ def test_a_login_in_the_options_is_used_instead(
         spark.read.format("headrace").options(**options).load().count()
 
 
+def test_tasks_run_after_tokens_that_no_task_has_used(
+    spark: SparkSession, broker: SecuredBroker
+) -> None:
+    with handed(spark, broker):
+        pass
+    assert spark.range(10).repartition(2).rdd.map(lambda row: row.id).sum() == 45
+
+
+def test_files_of_tokens_are_removed_with_their_session(broker: SecuredBroker) -> None:
+    used = True
+    held = DelegationTokens(parse_clusters(conf(broker)), lambda path: None, lambda: used)
+    held.start()
+    held.stop()
+    assert hmacs(held._folder)
+    used = False
+    held.stop()
+    assert not held._folder.exists()
+
+
 def test_a_refused_login_of_the_driver_is_an_error(broker: SecuredBroker) -> None:
     jaas = f'{MODULE} username="alice" password="wrong";'
     clusters = parse_clusters(conf(broker, **{"kafka.sasl.jaas.config": jaas}))

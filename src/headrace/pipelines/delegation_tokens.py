@@ -64,7 +64,7 @@ class DelegationTokens:
         self._number = 0
         self._stopped = threading.Event()
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-tokens-"))  # mode 0700
-        atexit.register(self.stop)
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
 
     def start(self) -> None:
         """Get all tokens, and renew them in a thread from now on; raises if one is refused."""
@@ -76,9 +76,14 @@ class DelegationTokens:
             threading.Thread(target=self._run, name="delegation-tokens", daemon=True).start()
 
     def stop(self) -> None:
-        """Renew no more tokens; those that exist expire."""
+        """Renew no more tokens; those that exist expire.
+
+        The files stay as long as they are in use: every process that starts a task for the first
+        time asks for all files of the session, and its tasks fail if one is missing.
+        """
         self._stopped.set()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if not self._in_use():
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self) -> None:
         while True:
