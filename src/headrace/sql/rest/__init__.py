@@ -1,0 +1,1 @@
+"""The REST interface, with ksqlDB's paths and bodies."""
