@@ -46,6 +46,7 @@ class Input:
     """A source under the name that the plan's SQL has for it."""
 
     source: str
+    """Empty for the left input of a state join that is the view of an earlier one."""
     view: str
 
 
@@ -78,9 +79,10 @@ class QueryPlan:
     inputs: tuple[Input, ...]
     """Sources that are read, of state joins too."""
     sql: str
-    """Spark's SQL over the views. Its columns are those of the result, by name and in order; for
-    results of tables (CHANGES, STATE_JOIN of tables) `__deleted` follows, and for STATELESS,
-    STREAM_JOIN, STATE_JOIN and CHANGES `__time` is the last column."""
+    """Spark's SQL over the views. Its columns are, in this order: `columns`; if there is a window,
+    `WINDOWSTART` and `WINDOWEND` (unless a push query has them among `columns` already); if the
+    result is a table, `__deleted` (of aggregates: HAVING does not hold any more); and `__time` (of
+    aggregates: the latest time of the group's rows)."""
     columns: tuple[str, ...]
     """The names of the result's columns, without `__deleted` and `__time`."""
     keys: tuple[str, ...]
