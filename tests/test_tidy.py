@@ -127,10 +127,6 @@ def test_no_name_is_meaningless() -> None:
     assert vague == []
 
 
-NAMES_OF_TWO_CLASSES = frozenset({"Connection"})
-"""The same noun from two sides: a connection of the broker, and one of the client."""
-
-
 def public_classes() -> Iterator[tuple[str, Path]]:
     for path in SOURCES:
         for node in tree(path).body:
@@ -143,8 +139,7 @@ def test_no_two_public_classes_have_the_same_name() -> None:
     for name, path in public_classes():
         found.setdefault(name, []).append(named(path))
     twice = {name: paths for name, paths in found.items() if len(paths) > 1}
-    assert {name: twice[name] for name in twice.keys() - NAMES_OF_TWO_CLASSES} == {}
-    assert twice.keys() >= NAMES_OF_TWO_CLASSES, "remove names that only one class has"
+    assert twice == {}
 
 
 def test_every_module_has_a_docstring() -> None:

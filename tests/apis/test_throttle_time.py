@@ -12,7 +12,7 @@ from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, LongProduce
 from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.routes import API_VERSIONS, FETCH, METADATA, PRODUCE, ROUTES, Route
-from headrace.broker.connection import Connection
+from headrace.broker.connection import ClientConnection
 from headrace.broker.dispatch import Dispatch
 from headrace.wire import codec, codec_fields
 from headrace.wire.fast import MANY_FETCHED, MANY_PRODUCED, PRODUCE_FIRST_READ
@@ -42,7 +42,7 @@ class Client:
     async def _ask(self, route: Route, version: int, request: object) -> Any:
         tags = b"\0" if version >= route.flexible_from else b""
         data = bytearray(frame(route.key, version, tags + kio_bytes(request)))
-        connection = cast("Connection", self)
+        connection = cast("ClientConnection", self)
         answer = self._dispatch.handle(connection, data, memoryview(data), 4, len(data))
         if isinstance(answer, Coroutine | LongProduce | WaitingFetch):
             answer = await answer

@@ -13,7 +13,7 @@ import pytest
 from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, Later
 from headrace.broker.buffers import Buffers
-from headrace.broker.connection import Connection, Limits
+from headrace.broker.connection import ClientConnection, Limits
 from headrace.broker.poller import READ, Poller
 from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.tls_transport import TlsTransport
@@ -28,7 +28,7 @@ class Echo:
     """Answers with the request, or later, if the request asks for that."""
 
     def handle(
-        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+        self, connection: ClientConnection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
         request = bytes(view[pos:end])
         if not request.endswith(b"later"):
@@ -49,8 +49,8 @@ def without_collector() -> Iterator[None]:
     gc.enable()
 
 
-def _connection(transport: Transport, poller: Poller, closed: list[str]) -> Connection:
-    return Connection(
+def _connection(transport: Transport, poller: Poller, closed: list[str]) -> ClientConnection:
+    return ClientConnection(
         transport,
         Caller("127.0.0.1:1", "PLAINTEXT", ANONYMOUS),
         poller,
@@ -118,4 +118,4 @@ def test_a_closed_tls_connection_is_freed_without_the_garbage_collector(tmp_path
 
 def _alive() -> int:
     """How many connections and transports for TLS there are."""
-    return sum(isinstance(one, Connection | TlsTransport) for one in gc.get_objects())
+    return sum(isinstance(one, ClientConnection | TlsTransport) for one in gc.get_objects())

@@ -9,7 +9,7 @@ from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, LongProduce
 from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.broker.build import BrokerParts, Surroundings, build
-from headrace.broker.connection import Connection
+from headrace.broker.connection import ClientConnection
 from headrace.broker.metadata_stores import Opened
 from headrace.client.aio import AsyncConnection
 from headrace.cluster.image import Broker
@@ -127,7 +127,7 @@ class SimulatedBroker:
     async def _answer(
         self, link: Link, frame: bytearray, before: "asyncio.Task[None] | None"
     ) -> None:
-        connection = cast("Connection", _Connection())
+        connection = cast("ClientConnection", _Connection())
         try:
             answer = self.parts.dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
             if isinstance(answer, Coroutine | LongProduce | WaitingFetch):

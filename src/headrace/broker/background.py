@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from headrace.broker.clock_watch import ClockWatch
-from headrace.broker.connection import Connection
+from headrace.broker.connection import ClientConnection
 from headrace.broker.metrics.values import Metrics
 from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.retention import Retention
@@ -38,7 +38,7 @@ class Background:
         self,
         settings: Settings,
         replicas: Replicas,
-        connections: set[Connection],
+        connections: set[ClientConnection],
         memory: ReceiveMemory,
         executor: Executor,
         retention: Retention,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from headrace.apis.context import Services
 from headrace.broker.background import Background
 from headrace.broker.clock_watch import ClockWatch
-from headrace.broker.connection import Connection
+from headrace.broker.connection import ClientConnection
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.metadata_stores import Opened
 from headrace.broker.metrics.values import Metrics
@@ -79,7 +79,7 @@ class BrokerParts:
     replicas: Replicas
     services: Services
     dispatch: Dispatch
-    connections: set[Connection]
+    connections: set[ClientConnection]
     memory: ReceiveMemory
     metrics: Metrics
     clock_watch: ClockWatch
@@ -169,7 +169,7 @@ def build(
         _make_guard(settings, metadata, audit),
         audit,
     )
-    connections: set[Connection] = set()
+    connections: set[ClientConnection] = set()
     memory = ReceiveMemory(settings.integer("queued.max.request.bytes"))
     metrics = Metrics()
     clock_watch = ClockWatch(clock, metrics)

@@ -37,7 +37,9 @@ _TLS_HANDSHAKE = 0x1603
 """The first bytes of TLS: the type of a record and the first half of its version."""
 
 
-HandleFrame: TypeAlias = Callable[["Connection", bytearray, memoryview, int, int], Answer | Later]
+HandleFrame: TypeAlias = Callable[
+    ["ClientConnection", bytearray, memoryview, int, int], Answer | Later
+]
 """Takes a connection, a buffer with a view of it, and the start and end of a frame in it."""
 
 
@@ -66,7 +68,7 @@ class Limits:
         self.least_bytes = least_bytes
 
 
-class Connection:
+class ClientConnection:
     """A client's socket, served by the poller."""
 
     __slots__ = (
@@ -82,7 +84,7 @@ class Connection:
         poller: Poller,
         handler: Handler,
         limits: Limits,
-        on_close: Callable[["Connection"], None],
+        on_close: Callable[["ClientConnection"], None],
     ) -> None:
         self.caller = caller
         self.active = True

@@ -24,7 +24,7 @@ from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.rights import RightCheck, check_before
 from headrace.apis.routes import API_VERSIONS, ROUTES, HandlerKind, Route
 from headrace.broker.buffers import LARGEST_POOLED_BYTES
-from headrace.broker.connection import Connection
+from headrace.broker.connection import ClientConnection
 from headrace.broker.request_times import RequestTimes
 from headrace.errors import KafkaError, MalformedRequest
 from headrace.prometheus import Histogram
@@ -136,7 +136,7 @@ class Dispatch:
         return {row.route.name: row.requests for row in self._rows.values() if row.requests}
 
     def handle(
-        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+        self, connection: ClientConnection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
         """The response to the request in [pos, end), or an awaitable of it."""
         try:
@@ -209,7 +209,7 @@ class Dispatch:
     def _answer_unsupported(
         self,
         row: _Row,
-        connection: Connection,
+        connection: ClientConnection,
         buf: bytearray,
         view: memoryview,
         body: int,
@@ -227,7 +227,7 @@ class Dispatch:
     def _answer_long(
         self,
         long: LongRequest,
-        connection: Connection,
+        connection: ClientConnection,
         body: bytearray,
         version: int,
         correlation_id: int,
@@ -249,7 +249,7 @@ class Dispatch:
     def _answer_cold(
         self,
         row: _Row,
-        connection: Connection,
+        connection: ClientConnection,
         body: bytes | memoryview,
         context: RequestContext,
         correlation_id: int,
@@ -364,7 +364,7 @@ async def _finish_timed(work: Awaitable[_Answer], seconds: Histogram, began: flo
     return answer
 
 
-async def _finish_long(work: Coroutine[None, None, Answer], connection: Connection) -> Answer:
+async def _finish_long(work: Coroutine[None, None, Answer], connection: ClientConnection) -> Answer:
     try:
         return await work
     except CloseConnection:
@@ -373,7 +373,7 @@ async def _finish_long(work: Coroutine[None, None, Answer], connection: Connecti
         raise _closing(error, connection) from error
 
 
-def _closing(error: Exception, connection: Connection) -> CloseConnection:
+def _closing(error: Exception, connection: ClientConnection) -> CloseConnection:
     """The reason to close a connection, for an exception of its request."""
     if isinstance(error, _UNREADABLE):
         return CloseConnection(f"malformed request: {error}")

@@ -18,7 +18,7 @@ from headrace.apis.records.produce import refuse_produce
 from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.routes import API_VERSIONS, FETCH, METADATA, PRODUCE, ROUTES, Route
 from headrace.apis.topics.metadata import parse_metadata, refuse_metadata
-from headrace.broker.connection import Connection
+from headrace.broker.connection import ClientConnection
 from headrace.broker.dispatch import Dispatch
 from headrace.clock import SystemClock
 from headrace.disk.failpoints import Failpoints
@@ -48,7 +48,7 @@ class Faults:
         self._waiting: dict[int, deque[RequestFault]] = {}
 
     def handle(
-        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+        self, connection: ClientConnection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
         """The response of dispatch, unless a fault is queued for this API."""
         waiting = self._waiting.get(request_start(buf, pos)[0])
@@ -63,7 +63,9 @@ class Faults:
         connection.hold()
         return self._later(connection, frame, fault)
 
-    async def _later(self, connection: Connection, frame: bytearray, fault: RequestFault) -> Answer:
+    async def _later(
+        self, connection: ClientConnection, frame: bytearray, fault: RequestFault
+    ) -> Answer:
         await asyncio.sleep(fault.seconds)
         answer = self._dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
         if isinstance(answer, Coroutine | LongProduce | WaitingFetch):

@@ -118,15 +118,15 @@ class Retention:
         sizes: Counter[Reason] = Counter()
         while True:
             view = partition.replica.retention_view()
-            verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
-            if Reason.TIME in verdict.reasons:
-                _verify_time_indexes(partition, len(verdict.reasons))
-                verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
-            count = len(verdict.reasons)
+            decision = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
+            if Reason.TIME in decision.reasons:
+                _verify_time_indexes(partition, len(decision.reasons))
+                decision = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
+            count = len(decision.reasons)
             # Segments that are being compacted are deleted in the next pass.
             if not count or partition.replica.log.compacting:
                 break
-            for reason, segment in zip(verdict.reasons, view.segments, strict=False):
+            for reason, segment in zip(decision.reasons, view.segments, strict=False):
                 segments[reason] += 1
                 sizes[reason] += segment.size
             partition.replica.delete_segments(count, now_ms)
@@ -137,8 +137,8 @@ class Retention:
             for group, offset in read.items():
                 if start <= offset < view.start_offset:
                     self._tell_loss(name, group, offset, view.start_offset, [*segments][-1])
-        if verdict.held_bytes:
-            held[name] = verdict.held_bytes
+        if decision.held_bytes:
+            held[name] = decision.held_bytes
         if read:
             for risk in risks(view, settings, now_ms, read):
                 at_risk[risk.group, name] = risk

@@ -17,7 +17,7 @@ from headrace.apis.context import Caller
 from headrace.broker.acceptor import Acceptor, Reception
 from headrace.broker.buffers import Buffers
 from headrace.broker.build import Surroundings, build
-from headrace.broker.connection import Connection, Handler, Limits
+from headrace.broker.connection import ClientConnection, Handler, Limits
 from headrace.broker.dispatch import import_codec
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.metrics.damage import damage_warnings
@@ -125,7 +125,7 @@ class Server:
             settings.integer("headrace.connection.pipelined.requests"),
             Buffers(self.parts.memory),
         )
-        self._logins = self._make_logins()
+        self._logins = self._make_logins(calls)
         self._poller = Poller(self.parts.services.waiting_fetches.wake)
         self._limits_of_connections = ConnectionLimits(
             lambda: self.parts.replicas.settings_now,
@@ -185,14 +185,17 @@ class Server:
         certificates.use(self.parts.metadata.image.broker_configs.get(str(node), {}))
         self.parts.services.certificates = certificates
 
-    def _make_logins(self) -> "Logins | None":
+    def _make_logins(self, calls: StoreCalls) -> "Logins | None":
         """The logins of this broker's listeners; None if no listener requires one."""
         if not any(listener.login for listener in self.listeners):
             return None
         # Imported here, so that a broker without logins starts faster.
-        from headrace.broker.setup.logins import Logins
+        from headrace.broker.setup.logins import Logins, read_login_secret
 
-        return Logins(self.listeners, self._settings, self.parts, self.handler, self._limits)
+        secret = calls.make("read the login secret", lambda: read_login_secret(self.parts.store))
+        return Logins(
+            self.listeners, self._settings, self.parts, self.handler, self._limits, secret
+        )
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT, or until no data folder is left; the exit code."""
@@ -366,7 +369,7 @@ class Server:
         if caller.principal != ANONYMOUS:
             self.parts.services.audit.login(caller, "TLS")
         login = self._logins.begin(caller.listener) if self._logins is not None else None
-        connection = Connection(
+        connection = ClientConnection(
             transport,
             caller,
             self._poller,
@@ -379,7 +382,7 @@ class Server:
         if login is not None:
             login.begin(connection)
 
-    def _closed(self, connection: Connection, login: "Login | None" = None) -> None:
+    def _closed(self, connection: ClientConnection, login: "Login | None" = None) -> None:
         if login is not None:
             login.leave_setup()
         self._connections.discard(connection)

@@ -108,9 +108,9 @@ def _scram(
     signed = ",".join((first, challenge, final)).encode()
     signature = hmac.digest(hashlib.new(digest, key).digest(), signed, digest)
     proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
-    verdict = _fields((yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode())
+    answer = _fields((yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode())
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
-    if not hmac.compare_digest(base64.b64decode(verdict.get("v", "")), expected):
+    if not hmac.compare_digest(base64.b64decode(answer.get("v", "")), expected):
         raise ClientError("the broker could not prove that it knows the password (SCRAM)")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.apis.hot import Answer, Later, LongProduce
 from headrace.apis.routes import FETCH, PRODUCE, ROUTES, QuotaClass
-from headrace.broker.connection import Connection, Handler
+from headrace.broker.connection import ClientConnection, Handler
 from headrace.broker.metrics.values import Metrics
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
@@ -82,7 +82,9 @@ class ConnectionQuota:
         "produce", "produce_rate", "request", "unlimited",
     )  # fmt: skip
 
-    def __init__(self, throttling: "Throttling", connection: Connection, client: bytes) -> None:
+    def __init__(
+        self, throttling: "Throttling", connection: ClientConnection, client: bytes
+    ) -> None:
         self._throttling = throttling
         self._connection = connection
         self.client = client
@@ -189,7 +191,7 @@ class Throttling:
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
-        connections: Iterable[Connection],
+        connections: Iterable[ClientConnection],
     ) -> None:
         self._connections = connections
         self._handle = handler.handle
@@ -251,7 +253,7 @@ class Throttling:
             connection.caller.quota = connection.caller.fetch_quota = None
 
     def handle(
-        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+        self, connection: ClientConnection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
         """The response to the request in [pos, end), or an awaitable of it."""
         caller = connection.caller
@@ -305,7 +307,7 @@ class Throttling:
             rate.settle(now)
         self._granted.clear()
 
-    def _quota_of(self, connection: Connection, buf: bytearray, pos: int) -> ConnectionQuota:
+    def _quota_of(self, connection: ClientConnection, buf: bytearray, pos: int) -> ConnectionQuota:
         """The quota of a request's client id; it becomes the quota of the connection."""
         self._forget_idle()
         _, _, _, size = request_start(buf, pos)
@@ -321,7 +323,7 @@ class Throttling:
         self,
         quota: ConnectionQuota,
         key: int,
-        connection: Connection,
+        connection: ClientConnection,
         buf: bytearray,
         view: memoryview,
         pos: int,

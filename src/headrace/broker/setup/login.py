@@ -20,7 +20,7 @@ from typing import Any
 
 from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.apis.routes import API_VERSIONS, ROUTES, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from headrace.broker.connection import Connection, Handler, Limits
+from headrace.broker.connection import ClientConnection, Handler, Limits
 from headrace.broker.setup.log_limit import LogLimit
 from headrace.broker.setup.setups import Setups
 from headrace.clock import Clock
@@ -70,7 +70,7 @@ class LoginRules:
     limits: Limits
     dispatch: Handler
     audit: Audit
-    welcome: Callable[[Connection, LoggedIn], None]
+    welcome: Callable[[ClientConnection, LoggedIn], None]
     """Sets the user of a login as the principal of the connection."""
 
 
@@ -84,7 +84,7 @@ class Login:
         self._exchange: Exchange | None = None
         self._raw = False
         self._refused: RefusedWithStatus | None = None
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
         """Until the first login is done."""
         self._user: LoggedIn | None = None
         self._ends_at = 0.0
@@ -95,7 +95,7 @@ class Login:
         """The limits before the client has logged in."""
         return self._rules.first_limits
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: ClientConnection) -> None:
         """Begin the time in which the client has to log in."""
         self._connection = connection
         self._rules.under_way.begin(self)
@@ -113,7 +113,7 @@ class Login:
         self._connection = None
 
     def handle(
-        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+        self, connection: ClientConnection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
         """The response to a request of a login, or of a client that has logged in."""
         try:
@@ -127,7 +127,7 @@ class Login:
             raise CloseConnection("internal error") from error
 
     def _handle(
-        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+        self, connection: ClientConnection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
         if self._raw:
             connection.hold()
@@ -161,7 +161,7 @@ class Login:
     # ---------------------------------------------------------------------------- the steps
 
     async def _handshake(
-        self, connection: Connection, version: int, correlation_id: int, body: bytes
+        self, connection: ClientConnection, version: int, correlation_id: int, body: bytes
     ) -> Answer:
         try:
             mechanism = read_handshake(body)
@@ -191,7 +191,7 @@ class Login:
         return ErrorCode.NONE, ""
 
     async def _authenticate(
-        self, connection: Connection, version: int, correlation_id: int, body: bytes
+        self, connection: ClientConnection, version: int, correlation_id: int, body: bytes
     ) -> Answer:
         def answer(code: ErrorCode, message: str | None, token: bytes, lifetime_ms: int) -> bytes:
             response = authenticate_body(version, code, message, token, lifetime_ms)
@@ -210,14 +210,14 @@ class Login:
             await self._refuse(connection, refusal, f"its login failed: {refused}")
         return answer(ErrorCode.NONE, None, token, lifetime_ms)
 
-    async def _step_raw(self, connection: Connection, token: bytes) -> Answer:
+    async def _step_raw(self, connection: ClientConnection, token: bytes) -> Answer:
         try:
             answer, _ = await self._step(connection, token)
         except LoginRefused as refused:
             await self._refuse(connection, None, f"its login failed: {refused}")
         return _SIZE.pack(len(answer)) + answer
 
-    async def _step(self, connection: Connection, token: bytes) -> tuple[bytes, int]:
+    async def _step(self, connection: ClientConnection, token: bytes) -> tuple[bytes, int]:
         """The response to a token, and the lifetime of the login if it is complete."""
         assert self._exchange is not None, "a token follows a handshake"
         if self._refused is not None:
@@ -237,7 +237,7 @@ class Login:
             raise LoginRefused(f"it logs in again as {user.username}, not {self._user.username}")
         return answer, self._finish(connection, user)
 
-    def _finish(self, connection: Connection, user: LoggedIn) -> int:
+    def _finish(self, connection: ClientConnection, user: LoggedIn) -> int:
         """Serve the user; the lifetime of the login in milliseconds, 0 without a limit."""
         rules = self._rules
         self._user = user
@@ -258,7 +258,7 @@ class Login:
     # ----------------------------------------------------------------------------- refusals
 
     def _refuse_other(
-        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+        self, connection: ClientConnection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Coroutine[None, None, Answer]:
         """Refuse another request during a login with its own response, then close."""
         from headrace.wire import codec
@@ -282,7 +282,7 @@ class Login:
         flexible = version >= route.flexible_from
         return self._refuse(connection, frame_response(correlation_id, flexible, encoded), why)
 
-    async def _refuse(self, connection: Connection, answer: bytes | None, why: str) -> Answer:
+    async def _refuse(self, connection: ClientConnection, answer: bytes | None, why: str) -> Answer:
         """Respond after a delay, in which the client is not read, and close."""
         if self._refused is None:
             self._record_failure(connection, why)
@@ -291,6 +291,6 @@ class Login:
             connection.send(answer)
         raise CloseConnection(why)
 
-    def _record_failure(self, connection: Connection, why: str) -> None:
+    def _record_failure(self, connection: ClientConnection, why: str) -> None:
         user = self._exchange.username if self._exchange is not None else ""
         self._rules.audit.login_failed(connection.caller, self._mechanism, user, why)

@@ -1,16 +1,19 @@
 """The logins of a broker: listeners with SASL, their mechanisms, and the users."""
 
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.broker.buffers import Buffers
 from headrace.broker.build import BrokerParts
-from headrace.broker.connection import Connection, Handler, Limits
+from headrace.broker.connection import ClientConnection, Handler, Limits
 from headrace.broker.inter_broker import broker_tickets, check_jaas, jaas_config
 from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.setup.login import Login, LoginRules
 from headrace.broker.setup.setups import Setups
+from headrace.cluster.security_nodes import login_secret
+from headrace.cluster.store import Store, StoreError, StoreUnreachable
 from headrace.errors import SettingError
 from headrace.security.mechanisms import (
     GSSAPI,
@@ -46,6 +49,23 @@ _SHARED_BYTES = 1024
 an unfinished message may take without asking, and what is received at once."""
 
 
+def read_login_secret(store: Store) -> bytes:
+    """The cluster's secret for the challenges of unknown users.
+
+    A broker whose disk is full must be able to start: it uses a secret of its own.
+    """
+    try:
+        return login_secret(store)
+    except StoreUnreachable:
+        raise
+    except StoreError as error:
+        logger.warning(
+            "the secret for logins of unknown users cannot be stored: %s. Until the next start this "
+            "broker has one of its own, and clients can find out which users exist", error,
+        )  # fmt: skip
+        return secrets.token_bytes(32)
+
+
 class Logins:
     """Requires a login on listeners with SASL."""
 
@@ -56,11 +76,14 @@ class Logins:
         parts: BrokerParts,
         dispatch: Handler,
         limits: Limits,
+        unknown_users_secret: bytes,
     ) -> None:
         check_jaas(settings)
         self._parts = parts
         tokens = Tokens.of(settings, parts.services.clock)
-        self._passwords = Passwords(lambda: parts.metadata.image.security, tokens)
+        self._passwords = Passwords(
+            lambda: parts.metadata.image.security, unknown_users_secret, tokens
+        )
         self._proofs: list[BearerTokens | Tickets] = []
         """What checks proofs other than passwords."""
         memory = ReceiveMemory(_MEMORY_BYTES, free_bytes=_FREE_BYTES)
@@ -87,16 +110,16 @@ class Logins:
         mechanisms = settings.words(_MECHANISMS)
         if not mechanisms:
             raise SettingError(f"{_MECHANISMS} is empty, but the listener {listener} requires SASL")
-        for mechanism, (secrets, allowed) in _WITHOUT_TLS.items():
+        for mechanism, (what, allowed) in _WITHOUT_TLS.items():
             if mechanism in mechanisms and not listener.tls:
                 if not settings.boolean(allowed):
                     raise SettingError(
                         f"{_MECHANISMS} has {mechanism}, but the listener {listener} has no TLS: "
-                        f"{secrets} could be read on the network. Use SASL_SSL or SCRAM, or set "
+                        f"{what} could be read on the network. Use SASL_SSL or SCRAM, or set "
                         f"{allowed}=true"
                     )
                 logger.warning(
-                    "%s receives %s unencrypted (%s without TLS)", listener, secrets, mechanism
+                    "%s receives %s unencrypted (%s without TLS)", listener, what, mechanism
                 )
         return LoginRules(
             listener=listener.name,
@@ -158,7 +181,7 @@ class Logins:
         rules = self._rules.get(listener)
         return None if rules is None else Login(rules)
 
-    def _welcome(self, connection: Connection, user: LoggedIn) -> None:
+    def _welcome(self, connection: ClientConnection, user: LoggedIn) -> None:
         caller = connection.caller
         caller.principal = f"User:{user.username}"
         caller.by_token = user.by_token

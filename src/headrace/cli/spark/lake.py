@@ -277,5 +277,5 @@ def _print(view: "TableView", topic: str, reports: "list[PartitionReport]") -> N
     if len(findings) > SHOWN_FINDINGS:
         print(f"... and {len(findings) - SHOWN_FINDINGS} more; --json lists them all")
     total = output.records(sum(report.rows for report in reports))
-    verdict = "NOT verified" if findings else "every record once and in order"
-    print(f"{view.format} table {view.name}, version {view.version}: {total} of {topic}: {verdict}")
+    result = "NOT verified" if findings else "every record once and in order"
+    print(f"{view.format} table {view.name}, version {view.version}: {total} of {topic}: {result}")
