@@ -84,6 +84,27 @@ def test_an_unreachable_advertised_address_is_logged_with_the_fix(
     process.stderr.close()
 
 
+def test_settings_without_effect_are_listed_once_at_the_start(tmp_path: Path) -> None:
+    given = ("background.threads=4", "log.segment.bytes=1048576", "num.network.threads=3")
+    process = subprocess.Popen(
+        serve(
+            *("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"),
+            *(word for setting in given for word in ("--set", setting)),
+        ),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "ready" in process.stdout.readline()
+    process.terminate()
+    _, errors = process.communicate(timeout=60)
+    lines = [line for line in errors.splitlines() if "no effect" in line]
+    assert len(lines) == 1, errors
+    assert "background.threads, num.network.threads" in lines[0]
+    assert "log.segment.bytes" not in errors
+
+
 def test_two_brokers_cannot_share_a_folder(headrace_factory: Factory) -> None:
     first = headrace_factory()
     done = subprocess.run(
