@@ -11,10 +11,12 @@ from pyspark.sql.types import (
 
 from headrace.client.errors import ClientError
 from headrace.pipelines.sink.columns import check_schema
+from headrace.pipelines.sink.epoch import Epoch
 from headrace.pipelines.sink.options import parse_options
 from headrace.pipelines.sink.sink import TopicSink, make_sink
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+ONCE = {"query": "q", "epoch": "3", "topic": "t", "delivery": "exactly-once"}
 VALUE = StructField("value", BinaryType())
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -47,6 +49,16 @@ def test_what_sparks_own_sink_takes_is_understood() -> None:
         ({"kafka.transactional.id": "x"}, "see transactionalIdPrefix"),
         ({"kafka.batch.size": "many"}, "kafka.batch.size=many"),
         ({"ledger": "old"}, "ledger=old: expected one of keep, new"),
+        ({"epoch": "3"}, "the option epoch needs the option query"),
+        ({"query": "q"}, "the option query needs the option epoch"),
+        ({"query": "q", "epoch": "3"}, "with delivery=exactly-once only"),
+        (ONCE | {"epoch": "-1"}, "epoch=-1: expected the number that foreachBatch passes"),
+        (ONCE | {"epoch": "9" * 20}, "expected the number that foreachBatch passes"),
+        (ONCE | {"query": ""}, "query='': expected 1 to 200 printable characters"),
+        (ONCE | {"query": "q" * 201}, "expected 1 to 200 printable characters"),
+        (ONCE | {"query": "q.17"}, "must not end in a dot and a number"),
+        (ONCE | {"query": "q.more-1"}, "must not end in a dot and a number"),
+        (ONCE | {"ledgerOwner": "me"}, "ledgerOwner is for streams"),
     ],
 )
 def test_a_wrong_option_is_refused_by_its_name(given: dict[str, str], words: str) -> None:
@@ -102,3 +114,15 @@ def test_exactly_once_needs_a_topic_for_its_ledger() -> None:
 def test_a_topic_cannot_be_overwritten() -> None:
     with pytest.raises(ClientError, match="only be appended to"):
         make_sink(SERVERS | {"topic": "t"}, StructType([VALUE]), overwrite=True)
+
+
+def test_a_batch_write_has_the_name_of_its_query_and_topic() -> None:
+    assert parse_options(SERVERS | ONCE).epoch == Epoch("t:q", 3)
+    elsewhere = SERVERS | ONCE | {"ledgerTopic": "l"}
+    assert parse_options(elsewhere).epoch == Epoch("l:q", 3)
+    assert parse_options(SERVERS).epoch is None
+
+
+def test_a_stream_has_its_epochs_from_spark() -> None:
+    with pytest.raises(ClientError, match="are for batch writes in foreachBatch"):
+        make_sink(SERVERS | ONCE, StructType([VALUE]), overwrite=False, streaming=True)

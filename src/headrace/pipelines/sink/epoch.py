@@ -1,10 +1,14 @@
 """The query and the epoch of a task, which identify its work."""
 
+import re
 import uuid
 from dataclasses import dataclass
 
 QUERY_ID = "sql.streaming.queryId"
 EPOCH_ID = "streaming.sql.batchId"
+LONGEST_NAME = 200
+# The ledger adds these endings to the name of a query.
+_RESERVED_ENDING = re.compile(r"\.(more-)?[0-9]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,21 @@ class Epoch:
 def batch_job() -> Epoch:
     """The epoch of a batch write: every run is a new query."""
     return Epoch(str(uuid.uuid4()), 0)
+
+
+def of_options(query: str, number: str, topic: str) -> Epoch:
+    """The epoch that a batch write names; ValueError says what is wrong with the names.
+
+    The topic is part of the name, so that one query may write an epoch to several topics. It is the
+    first part because it has no colon: different pairs have different names.
+    """
+    if not query or len(query) > LONGEST_NAME or not query.isprintable():
+        raise ValueError(f"query={query!r}: expected 1 to {LONGEST_NAME} printable characters")
+    if _RESERVED_ENDING.search(query):
+        raise ValueError(f"query={query}: the name must not end in a dot and a number")
+    if not (number.isascii() and number.isdigit()) or int(number) >= (1 << 63) - 1:
+        raise ValueError(f"epoch={number}: expected the number that foreachBatch passes")
+    return Epoch(f"{topic}:{query}", int(number))
 
 
 def of_stream() -> Epoch:

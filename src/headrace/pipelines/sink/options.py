@@ -8,6 +8,7 @@ from typing import Literal
 from headrace.client.config import READ_HERE, ClientConfig
 from headrace.client.errors import ClientError
 from headrace.pipelines.cluster_client import cluster_client
+from headrace.pipelines.sink.epoch import Epoch, of_options
 from headrace.pipelines.typed.options import SINK_NAMES as TYPED
 from headrace.pipelines.typed.options import TypedOptions, parse_typed
 from headrace.wire.compression import CODECS
@@ -22,6 +23,8 @@ NAMES = (
     "ledgerTopic",
     "ledgerOwner",
     "transactionalIdPrefix",
+    "query",
+    "epoch",
     "includeHeaders",
     "tracing",
     *TYPED,
@@ -100,6 +103,8 @@ class SinkOptions:
     transaction_ms: int
     typed: TypedOptions | None = None
     tracing: bool = False
+    epoch: Epoch | None = None
+    """The epoch of a batch write that is recorded in the ledger."""
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
@@ -118,10 +123,11 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
             "out or set all"
         )
     batch_bytes = _number(kafka, "batch.size", DEFAULT_BATCH_BYTES)
+    exactly_once = _choice(plain, "delivery", (AT_LEAST_ONCE, EXACTLY_ONCE)) == EXACTLY_ONCE
     return SinkOptions(
         client=replace(client, total_timeout_s=patience_ms / 1000),
         topic=topic,
-        exactly_once=_choice(plain, "delivery", (AT_LEAST_ONCE, EXACTLY_ONCE)) == EXACTLY_ONCE,
+        exactly_once=exactly_once,
         ledger_topic=plain.get("ledgertopic") or topic,
         begin_anew=_choice(plain, "ledger", ("keep", "new")) == "new",
         owner=plain.get("ledgerowner") or None,
@@ -132,7 +138,33 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         transaction_ms=_number(kafka, "transaction.timeout.ms", DEFAULT_TRANSACTION_MS),
         typed=typed,
         tracing=_choice(plain, "tracing", ("false", "true")) == "true",
+        epoch=_epoch(plain, exactly_once, plain.get("ledgertopic") or topic),
     )
+
+
+def _epoch(plain: Mapping[str, str], exactly_once: bool, topic: str | None) -> Epoch | None:
+    query, number = plain.get("query"), plain.get("epoch")
+    if query is None and number is None:
+        return None
+    if query is None or number is None:
+        given, missing = ("query", "epoch") if number is None else ("epoch", "query")
+        raise SinkOptionError(
+            f"the option {given} needs the option {missing}: a batch write is recognised when it "
+            "is repeated by the query's id, which does not change when the query is restarted, "
+            "and by the epoch that foreachBatch passes"
+        )
+    if not exactly_once:
+        raise SinkOptionError(
+            "the options query and epoch have an effect with delivery=exactly-once only: set it, "
+            "or remove both"
+        )
+    if plain.get("ledgerowner"):
+        raise SinkOptionError("ledgerOwner is for streams: remove it, or query and epoch")
+    try:
+        # Without a topic the sink is refused later, with a message of its own.
+        return of_options(query, number, topic or "")
+    except ValueError as error:
+        raise SinkOptionError(str(error)) from error
 
 
 def _split(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

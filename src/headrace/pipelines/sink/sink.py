@@ -83,6 +83,11 @@ class TopicSink:
             options.prefix, options.ledger_topic or "", options.transaction_ms, options.owner
         )
 
+    @property
+    def epoch(self) -> Epoch | None:
+        """The epoch that the options name, if any."""
+        return self._options.epoch
+
     # ------------------------------------------------------------------------------- in a task
 
     def write(
@@ -187,24 +192,31 @@ class TopicSink:
 
     # ----------------------------------------------------------------------------- in the driver
 
-    def commit(self, messages: Sequence[TaskDone | None], ledger: bool) -> None:
-        """Decide an epoch whose tasks are done, and commit their transactions."""
+    def commit(
+        self, messages: Sequence[TaskDone | None], ledger: bool, epoch: Epoch | None = None
+    ) -> None:
+        """Decide an epoch whose tasks are done, and commit their transactions.
+
+        An epoch without tasks is decided too if the caller knows its name.
+        """
         done = sorted(filter(None, messages), key=lambda message: message.task)
-        if not done:
+        epoch = done[0].epoch if done else epoch
+        if epoch is None:
             return
-        began = min(each.started_ns for each in done)
+        began = min((each.started_ns for each in done), default=time.time_ns())
         with epoch_span(self._options.tracing, "send", self._options.topic, began) as span:
             if span is not None:
                 span.set("messaging.batch.message_count", sum(each.records for each in done))
-                span.set("headrace.query", done[0].epoch.query)
-                span.set("headrace.epoch", done[0].epoch.number)
+                span.set("headrace.query", epoch.query)
+                span.set("headrace.epoch", epoch.number)
             if self._options.exactly_once:
-                self._commit_transactions(done, ledger)
+                self._commit_transactions(epoch, done, ledger)
 
-    def _commit_transactions(self, done: Sequence[TaskDone], ledger: bool) -> None:
-        epoch = done[0].epoch
+    def _commit_transactions(self, epoch: Epoch, done: Sequence[TaskDone], ledger: bool) -> None:
         with Cluster(self._options.client) as cluster:
             if ledger:
+                if not done:
+                    ready_topic(cluster, self._ledger.topic)
                 page = self._decide(cluster, epoch, done)
                 open_tasks = dict(enumerate(page.entries))
             else:
@@ -222,6 +234,7 @@ class TopicSink:
         """The ledger's page for this epoch; it is written unless it is there and still valid."""
         driver = self._ledger.begin(cluster, epoch.query)
         page = self._ledger.read(cluster, epoch.query)
+        check_history(page, epoch, self._options.prefix, begin_anew=self._options.begin_anew)
         if page is not None and page.epoch > epoch.number:
             raise LedgerError(
                 f"another driver of query {epoch.query} is at epoch {page.epoch} already; this one "
@@ -265,20 +278,27 @@ class TopicSink:
 
 
 class BatchWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
-    """`df.write`: all or nothing with exactly-once; no ledger, because no run follows another."""
+    """`df.write`: all or nothing with exactly-once.
+
+    A write in `foreachBatch` that names its query and epoch is recorded in the ledger, and adds
+    nothing if it is repeated. Every other write is a job of its own.
+    """
 
     def __init__(self, sink: TopicSink) -> None:
         self._sink = sink
-        self._epoch = epochs.batch_job()
+        self._ledger = sink.epoch is not None
+        # Pickled into the function of the tasks and into the driver's commit, so that both have
+        # the same name.
+        self._epoch = sink.epoch or epochs.batch_job()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        return self._sink.write(self._epoch, epochs.task_number(), iterator, ledger=False)
+        return self._sink.write(self._epoch, epochs.task_number(), iterator, self._ledger)
 
     def commit(self, messages: Sequence[TaskDone | None]) -> None:
-        self._sink.commit(messages, ledger=False)
+        self._sink.commit(messages, self._ledger, self._epoch if self._ledger else None)
 
     def abort(self, messages: Sequence[TaskDone | None]) -> None:
-        self._sink.abort(messages, ledger=False)
+        self._sink.abort(messages, self._ledger)
 
 
 class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -303,7 +323,13 @@ def make_sink(
     """The sink for Spark's options; a topic cannot be overwritten."""
     if overwrite:
         raise SinkOptionError(COMPLETE_REFUSED if streaming else OVERWRITE_REFUSED)
-    return TopicSink(parse_options(options), schema)
+    parsed = parse_options(options)
+    if streaming and parsed.epoch is not None:
+        raise SinkOptionError(
+            "the options query and epoch are for batch writes in foreachBatch; a stream has both "
+            "from Spark: remove them"
+        )
+    return TopicSink(parsed, schema)
 
 
 # --------------------------------------------------------------------------------- rows to requests
