@@ -8,8 +8,8 @@ from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, list_offsets
 from headrace.connect.plugins import Plugins, UnknownPlugin
 from headrace.connect.storage.records import MalformedRecord, decode_config
 from headrace.connect.storage.state import ConfigState
-from headrace.connect.storage.topics import fetch
 from headrace.connect.validation import parsed
+from headrace.service.internal_topics import fetch
 from headrace.types import TopicPartition
 
 

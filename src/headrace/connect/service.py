@@ -19,10 +19,10 @@ from headrace.connect.secrets import SecretSources
 from headrace.connect.sharing.forwarding import Forwarder
 from headrace.connect.sharing.slots import SLOTS
 from headrace.connect.storage.store import ConnectStore, StoreTopics
-from headrace.connect.storage.topics import InternalTopic
 from headrace.connect.validation import CONVERTERS
 from headrace.connect.worker import ConnectWorker
 from headrace.service.http_service import Health, HttpService, ServiceMetric
+from headrace.service.internal_topics import InternalTopic
 from headrace.service.settings import ServiceSettings
 
 CLIENT_ID = "headrace-connect"

@@ -9,7 +9,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
+
+from headrace.service.internal_topics import KeyValue
 
 T = TypeVar("T")
 
@@ -21,13 +23,6 @@ CONNECTOR, TASK, COMMIT, TARGET = "connector-", "task-", "commit-", "target-stat
 LOGGER, GENERATION = "logger-cluster-", "headrace-generation-"
 CONNECTOR_STATUS, TASK_STATUS, TOPIC_STATUS = "status-connector-", "status-task-", "status-topic-"
 _TOPIC_SEPARATOR = ":connector-"
-
-
-class KeyValue(NamedTuple):
-    """One record."""
-
-    key: bytes
-    value: bytes | None
 
 
 class MalformedRecord(Exception):

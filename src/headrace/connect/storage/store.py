@@ -11,21 +11,21 @@ from headrace.client.errors import ClientError
 from headrace.connect.storage import records
 from headrace.connect.storage.records import (
     ConfigChange,
-    KeyValue,
     SourceOffsetChange,
     StatusRecord,
     TopicUse,
 )
 from headrace.connect.storage.state import ConfigState, OffsetState, TopicState
-from headrace.connect.storage.topics import (
+from headrace.errors import KafkaError
+from headrace.service.errors import HttpError, TopicUnusable
+from headrace.service.internal_topics import (
     Follow,
     InternalTopic,
+    KeyValue,
     TopicFollower,
     TopicWriter,
     make_topics,
 )
-from headrace.errors import KafkaError
-from headrace.service.errors import HttpError, TopicUnusable
 
 START_TIMEOUT_S = 60.0
 WRITE_TIMEOUT_S = 30.0

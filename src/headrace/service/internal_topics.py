@@ -1,7 +1,8 @@
-"""Creates, follows and writes the internal topics.
+"""Creates, follows and writes the compacted topics in which services store their state.
 
 A thread fetches records and passes them to the event loop, which replays them; only the event loop
-changes the state that requests read. A write returns when this worker has read its own records.
+changes the state that requests read. A service writes, and then waits until it has read its own
+records.
 """
 
 import asyncio
@@ -20,21 +21,36 @@ from headrace.client.errors import ClientError, Unreachable, check, is_retriable
 from headrace.client.fetching import whole_batches
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, list_offsets
 from headrace.client.partitioner import partition_of
-from headrace.client.producing import ProducerIdentity, init_producer, produce
+from headrace.client.producing import (
+    ProducerIdentity,
+    add_partitions,
+    end_transaction,
+    init_producer,
+    produce,
+)
 from headrace.client.topics import create_topics, describe_topics
-from headrace.connect.storage.records import KeyValue
 from headrace.errors import ErrorCode, KafkaError
 from headrace.service.errors import ClusterUnreachable, TopicUnusable
 from headrace.types import TopicPartition
-from headrace.wire.batch import read_header
+from headrace.wire.batch import TRANSACTIONAL, read_header
 from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
 from headrace.wire.records import Record, encode_batch
 
-log = logging.getLogger("headrace.connect")
+log = logging.getLogger(__name__)
+
 
 FETCH_WAIT_MS = 500
 FETCH_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
+TRANSACTION_TIMEOUT_MS = 10_000
+"""After this time the cluster aborts the transaction of a writer that has disappeared."""
+
+
+class KeyValue(NamedTuple):
+    """A record to be written; a value of None deletes the key."""
+
+    key: bytes
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +98,7 @@ def _create(cluster: Cluster, topic: InternalTopic, brokers: int) -> None:
         configs={"cleanup.policy": "compact"},
     )
     for error in refused.values():
-        # Another worker may have created it in the meantime.
+        # Another process may have created it in the meantime.
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise TopicUnusable(
                 f"topic {topic.name} ({topic.setting}) could not be created: {error}"
@@ -100,7 +116,7 @@ class TopicFollower:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Mapping[TopicPartition, int], asyncio.Future[None]]] = []
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="connect-topics", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="internal-topics", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -237,14 +253,31 @@ def fetch(
 
 
 class TopicWriter:
-    """Appends records with an idempotent producer, one request after the other."""
+    """Appends records with an idempotent producer, one request after the other.
 
-    def __init__(self, config: ClientConfig, partitions: Mapping[str, int]) -> None:
+    With a transactional id each call is a transaction, and `take_over` fences other writers: their
+    next write fails, and so does the next write of this one after another has taken over.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        partitions: Mapping[str, int],
+        transactional_id: str | None = None,
+    ) -> None:
         self._cluster = Cluster(config)
         self._partitions = partitions
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="connect-writer")
+        self._transactional_id = transactional_id
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="topic-writer")
         self._producer: ProducerIdentity | None = None
+        self._is_known = False
+        """Whether it is known which sequences come next, and that no transaction is open."""
         self._sequences: dict[TopicPartition, int] = {}
+
+    async def take_over(self) -> None:
+        """Fences earlier writers with this transactional id, and aborts what they left open."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._init_producer, None)
 
     async def write(self, topic: str, records: Sequence[KeyValue]) -> dict[TopicPartition, int]:
         """The offsets that follow the records, which are stored."""
@@ -263,30 +296,48 @@ class TopicWriter:
         self._thread.shutdown(wait=True)
         self._cluster.close()
 
+    def _init_producer(self, current: ProducerIdentity | None) -> ProducerIdentity:
+        self._producer = init_producer(
+            self._cluster, self._transactional_id, TRANSACTION_TIMEOUT_MS, current
+        )
+        self._sequences.clear()
+        self._is_known = True
+        return self._producer
+
     def _write(self, topic: str, records: Sequence[KeyValue]) -> dict[TopicPartition, int]:
         by_partition: dict[TopicPartition, list[Record]] = {}
         for key, value in records:
             partition = TopicPartition(topic, partition_of(key, self._partitions[topic]))
             record = Record(0, int(time.time() * 1000), key, value)
             by_partition.setdefault(partition, []).append(record)
-        try:
-            if self._producer is None:
-                self._producer = init_producer(self._cluster)
-                self._sequences.clear()
-            batches = {
-                partition: encode_batch(
-                    rows,
-                    producer_id=self._producer.producer_id,
-                    producer_epoch=self._producer.epoch,
-                    base_sequence=self._sequences.get(partition, 0),
-                )
-                for partition, rows in by_partition.items()
-            }
-            offsets = produce(self._cluster, batches, self._producer)
-        except BaseException:
-            # It is unknown which sequence comes next.
-            self._producer = None
-            raise
+        producer = self._producer
+        if producer is None or not self._is_known:
+            # A transactional id that another writer has taken over since is not taken back.
+            producer = self._init_producer(producer if self._transactional_id else None)
+        self._is_known = False
+        offsets = self._produce(producer, by_partition)
+        self._is_known = True
         for partition, rows in by_partition.items():
             self._sequences[partition] = self._sequences.get(partition, 0) + len(rows)
         return {each: offset + len(by_partition[each]) for each, offset in offsets.items()}
+
+    def _produce(
+        self, producer: ProducerIdentity, by_partition: Mapping[TopicPartition, list[Record]]
+    ) -> dict[TopicPartition, int]:
+        transactional = producer.transactional_id is not None
+        batches = {
+            partition: encode_batch(
+                rows,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                base_sequence=self._sequences.get(partition, 0),
+                attributes=TRANSACTIONAL if transactional else 0,
+            )
+            for partition, rows in by_partition.items()
+        }
+        if transactional:
+            add_partitions(self._cluster, producer, by_partition)
+        offsets = produce(self._cluster, batches, producer)
+        if transactional:
+            end_transaction(self._cluster, producer, commit=True)
+        return offsets
