@@ -59,7 +59,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SqlSource:
     """A stream or table over a topic."""
 
     name: str
@@ -99,13 +99,16 @@ class Source:
         return next((each for each in self.columns if each.name.casefold() == wanted), None)
 
 
-def source_to_json(source: Source) -> dict[str, Any]:
+Source = SqlSource
+
+
+def source_to_json(source: SqlSource) -> dict[str, Any]:
     return asdict(source)
 
 
-def source_from_json(stored: Mapping[str, Any]) -> Source:
+def source_from_json(stored: Mapping[str, Any]) -> SqlSource:
     window = stored["window"]
-    return Source(
+    return SqlSource(
         **{
             **stored,
             "columns": tuple(
