@@ -1,0 +1,1 @@
+"""The language: scripts, statements, and SELECTs in Spark's SQL."""
