@@ -13,8 +13,11 @@ from headrace.sql.plans import QueryPlan, plan_from_json, plan_to_json
 from headrace.sql.sources import Source, source_from_json, source_to_json
 
 START = "start"
-"""The property of a query with the position of its first epoch: `earliest`, `latest`, or offsets
-as JSON, `{"orders": {"0": 5}}`. A query with a checkpoint ignores it."""
+"""The property of a query with the position of its first epoch: `earliest`, or offsets as JSON by
+topic and partition as Spark has them, `{"orders": {"0": 5, "1": -2}}`, where -2 is the beginning.
+The server writes offsets for `latest`, so that records after the statement are in the result
+whenever the query starts. Tables are always read from their beginning. A query with a checkpoint
+ignores the property."""
 MAX_OFFSETS = "max.offsets.per.trigger"
 
 

@@ -74,7 +74,7 @@ class SqlSource:
     timestamp_format: str | None = None
     """The pattern of a timestamp column of type string."""
     window: Window | None = None
-    """Of windowed keys: a key ends with the start of its window; of sessions, with end and start."""
+    """Of windowed keys: a key ends with the start of its window; sessions: with end and start."""
     wrap_single_value: bool = True
     delimiter: str = ","
     key_schema_id: int | None = None
