@@ -4,7 +4,7 @@ The host runs queries with Spark in a child process. It restarts them after fail
 answers are about the moment of asking. Nothing here imports Spark.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -156,6 +156,10 @@ class SqlHosting(Protocol):
 
     async def delete(self, query: str) -> None:
         """Stops the query, and deletes the checkpoints of all its generations."""
+
+    async def keep(self, queries: Collection[str]) -> None:
+        """Deletes the checkpoints of all other queries. Called once, before the first start: they
+        were dropped, and the server was killed before `delete`."""
 
     async def status(self, query: str) -> QueryStatus:
         """The state of a query; UNKNOWN if it was not started."""

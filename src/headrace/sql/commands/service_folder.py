@@ -1,0 +1,47 @@
+"""The folder of a server: checkpoints and view stores, for one server at a time."""
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+
+from headrace.connect.checkpoint_folder import folder_id
+from headrace.service.errors import StartFailure
+
+LOCK_FILE = ".headrace-sql-lock"
+
+
+class ServiceFolder:
+    """The folder, locked until it is closed."""
+
+    def __init__(self, path: str) -> None:
+        """StartFailure if it cannot be written, or if another server has it."""
+        self.path = Path(path).absolute()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.id = folder_id(str(self.path))
+            self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StartFailure(
+                f"the folder {self.path} (headrace.sql.folder) cannot be written: {error.strerror}"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(self._lock, 100).decode(errors="replace").strip()
+            os.close(self._lock)
+            raise StartFailure(
+                f"another SQL server, process {owner or 'unknown'}, uses the folder {self.path}. "
+                "Stop it, or start this server with another service id and folder: "
+                "--service NAME --folder FOLDER"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return f"{socket.gethostname()}:{self.path}"
+
+    def close(self) -> None:
+        os.close(self._lock)
