@@ -11,8 +11,9 @@ import pymysql
 import pytest
 
 from headrace.client.errors import ClientError, Unreachable
-from headrace.connect.host.failures import FailureKind, QueryFailure, failure_of
+from headrace.connect.host.failures import QueryFailure, failure_of
 from headrace.connect.plugin import OptionError, PermanentError
+from headrace.pipelines.host.retries import FailureKind
 from tests.support.ports import free_port
 
 

@@ -1,46 +1,33 @@
-"""The driver process: `python -m headrace.connect.host.driver FILE_NUMBER`.
+"""The driver process of connectors: `python -m headrace.connect.host.driver FILE_NUMBER`.
 
-The service sends one JSON message a line over a socket, and gets one response for each. The driver
-responds while Spark is still starting. It ends when the service ends, or when its Java does.
+It responds to the messages of the service (`pipelines/host/driver_loop.py`).
 """
 
-import dataclasses
-import json
 import logging
 import os
-import socket
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.hosting import ConnectorPlan
 from headrace.connect.letter_orders import LetterOrder, LettersRefused, LetterView
+from headrace.pipelines.host import driver_loop
 
 if TYPE_CHECKING:
     from headrace.connect.host.queries import Queries
     from headrace.pipelines.host.fork_server import ForkServer
 
-JAVA_ENDED = 70
-SPARK_SETTINGS = {
-    "spark.scheduler.mode": "FAIR",
-    # Transforms of times count in UTC, as Kafka Connect's do.
-    "spark.sql.session.timeZone": "UTC",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # Progress of epochs that is kept for each query.
-    "spark.sql.streaming.numRecentProgressUpdates": "5",
-}
-"""One connector's tasks must not keep those of the others waiting; without a web interface."""
 log = logging.getLogger(__name__)
 
 
 class Driver:
     """Responds to the service's messages."""
+
+    slow: ClassVar[frozenset[str]] = frozenset({"stop", "stop all", "letters"})
 
     def __init__(self, settings: DriverSettings) -> None:
         self._settings = settings
@@ -55,11 +42,21 @@ class Driver:
     def start_spark(self) -> None:
         """Start the session; connectors that were sent meanwhile follow."""
         from headrace.connect.host.queries import Queries
+        from headrace.pipelines.host.driver_session import start_session
         from headrace.pipelines.host.fork_server import ForkServer
 
+        settings = self._settings
         try:
             self._workers = ForkServer(Path(tempfile.mkdtemp(prefix="headrace-")))
-            queries = Queries(_session(self._settings, self._workers), self._settings)
+            spark = start_session(
+                "connect",
+                settings.bootstrap,
+                settings.master,
+                settings.folder,
+                settings.spark,
+                self._workers,
+            )
+            queries = Queries(spark, settings)
         except BaseException:
             log.exception("Spark did not start")
             os._exit(1)
@@ -135,64 +132,5 @@ class Driver:
             queries.stop(name)
 
 
-def _session(settings: DriverSettings, workers: "ForkServer") -> Any:
-    from headrace.pipelines.running import session
-
-    chosen = {**SPARK_SETTINGS, **settings.spark}
-    launch = session.Launch("connect", settings.bootstrap, settings.master, settings.folder, chosen)
-    os.environ.update(session.environment(launch, os.environ))
-    os.environ.update(workers.environment())
-
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.getOrCreate()
-    # Its warnings are about epochs that take longer than the interval.
-    spark.sparkContext.setLogLevel("ERROR")
-    java: Any = getattr(SparkContext._gateway, "proc", None)
-    if java is not None:
-        threading.Thread(target=_end_with, args=(java,), daemon=True).start()
-    return spark
-
-
-def _end_with(java: Any) -> None:
-    java.wait()
-    log.error("Spark's Java has ended with status %s", java.returncode)
-    os._exit(JAVA_ENDED)
-
-
-def main() -> None:
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    lines = channel.makefile("r", encoding="utf-8")
-    driver = Driver(DriverSettings(**json.loads(lines.readline())))
-    threading.Thread(target=driver.start_spark, daemon=True).start()
-    sending = threading.Lock()
-
-    def respond(message: Mapping[str, Any]) -> None:
-        try:
-            body = {"id": message["id"], **driver.answer(message)}
-        except Exception as error:
-            log.exception("%s failed", message["do"])
-            body = {"id": message["id"], "error": f"{type(error).__name__}: {error}"}
-        with sending:
-            channel.sendall(json.dumps(body).encode() + b"\n")
-
-    for line in lines:
-        message = json.loads(line)
-        if message["do"] in ("stop", "stop all", "letters"):
-            # It may take as long as an epoch, or as a query.
-            threading.Thread(target=respond, args=(message,), daemon=True).start()
-        else:
-            respond(message)
-    # The service has ended. Java ends with this process.
-    os._exit(0)
-
-
-def first_message(settings: DriverSettings) -> bytes:
-    """The settings as the driver expects them."""
-    return json.dumps(dataclasses.asdict(settings)).encode() + b"\n"
-
-
 if __name__ == "__main__":
-    main()
+    driver_loop.run(lambda settings, _: Driver(DriverSettings(**settings)))

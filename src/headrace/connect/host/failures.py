@@ -2,9 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from headrace.pipelines.host.retries import FailureKind
 from headrace.pipelines.running.progress import without_secrets
 
 _PERMANENT = re.compile(
@@ -29,16 +29,6 @@ _PASSING = re.compile(
     r"sqlite3\.OperationalError: database is locked"
 )
 """The beginning of the last line of a traceback, for errors of servers that are away or busy."""
-
-
-class FailureKind(StrEnum):
-    """What to do after an error."""
-
-    PASSING = "passing"
-    """Try again for as long as it takes."""
-    PERMANENT = "permanent"
-    UNKNOWN = "unknown"
-    """Try again a few times."""
 
 
 @dataclass(frozen=True, slots=True)

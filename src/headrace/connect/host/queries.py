@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.connect.host.failures import FailureKind, failure_of
+from headrace.connect.host.failures import failure_of
 from headrace.connect.host.finished_epochs import commit_finished
 from headrace.connect.host.letter_topics import create_letter_topic
 from headrace.connect.host.letters.queue import LetterQueue
@@ -28,6 +28,8 @@ from headrace.connect.hosting import ConnectorPlan
 from headrace.connect.plugin import Connector, Source, TableSink
 from headrace.connect.plugins import Plugins
 from headrace.connect.secrets import SecretSources
+from headrace.pipelines.host.driver_session import make_active
+from headrace.pipelines.host.retries import FailureKind
 from headrace.pipelines.running import progress
 from headrace.pipelines.sink.takeover import take_over_writes
 
@@ -207,12 +209,8 @@ class Queries:
         return self._settings.connector_folder(plan.name) / str(plan.generation)
 
     def make_active(self) -> None:
-        """Java looks up Python data sources in the session of its thread, and has one for each of
-        ours."""
-        from pyspark.sql import SparkSession
-
-        of_java = SparkSession._get_j_spark_session_class(self._spark._jvm)
-        of_java.setActiveSession(self._spark._jsparkSession)
+        """Called by each thread that uses Spark."""
+        make_active(self._spark)
 
     def _source_writer(self, work: ConnectorWork) -> Any:
         options = {

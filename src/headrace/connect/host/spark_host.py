@@ -7,74 +7,41 @@ down earlier.
 import asyncio
 import contextlib
 import dataclasses
-import logging
-import random
 import shutil
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.connect.host.driver_process import DriverGone, DriverProcess
-from headrace.connect.host.failures import FailureKind
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.hosting import ConnectorPlan, HostedStatus, Progress, RunState
 from headrace.connect.letter_orders import LetterOrder, LettersRefused, LetterView
+from headrace.pipelines.host.driver_process import DriverGone, DriverProcess
+from headrace.pipelines.host.retries import FailureKind, WantedQuery
+from headrace.pipelines.host.supervised_driver import RESPONDS_WITHIN_S, SupervisedDriver
 
-LOOK_S = 0.5
-RESPONDS_WITHIN_S = 2.0
-HUNG_AFTER_S = 60.0
-"""A driver that has not responded for this long is killed."""
-STOPS_WITHIN_S = 60.0
 LETTERS_WITHIN_S = 80.0
 """Spark may still be starting, and reads all dead letters that wait."""
 GONE = 503
 """The HTTP status if the driver does not respond."""
-FIRST_WAIT_S = 1.0
-LONGEST_WAIT_S = 60.0
-PERMANENT_WAIT_S = 600.0
-HEALTHY_S = 600.0
-"""After this time without a failure the waits begin again at the first."""
-UNKNOWN_TRIES = 10
 QUIET_S = 60.0
 SHARED = ""
+DRIVER = "headrace.connect.host.driver"
 
-log = logging.getLogger(__name__)
 
-
-@dataclasses.dataclass(slots=True)
-class _Wanted:
-    """A connector that should run, and its failures."""
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Wanted(WantedQuery):
+    """A connector that should run."""
 
     plan: ConnectorPlan
-    failures: int = 0
-    restarts: int = 0
-    failed_at: float = 0.0
-    next_try: float | None = None
-    """If it waits: when it is started again, by the event loop's clock."""
-    sentence: str | None = None
-    trace: str | None = None
-    permanent: bool = False
-    ran: bool = False
-    sent: bool = False
+
+    @classmethod
+    def of(cls, plan: ConnectorPlan) -> "_Wanted":
+        return cls(plan.name, {"plan": dataclasses.asdict(plan)}, plan=plan)
 
     @property
     def driver(self) -> str:
         own = self.plan.config.get("headrace.driver", "shared") == "own"
         return self.plan.name if own else SHARED
-
-    def fail(self, sentence: str, trace: str | None, kind: FailureKind, now: float) -> None:
-        """Note a failure, and when to try again."""
-        if now - self.failed_at > HEALTHY_S:
-            self.failures = 0
-        self.failures += 1
-        self.failed_at = now
-        self.sentence, self.trace = sentence, trace
-        self.permanent = kind is FailureKind.PERMANENT or (
-            kind is FailureKind.UNKNOWN and self.failures > UNKNOWN_TRIES
-        )
-        wait = PERMANENT_WAIT_S if self.permanent else back_off(self.failures)
-        self.next_try = now + wait
-        self.sent = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -91,36 +58,30 @@ class _LetterRun:
         return bool(self.report["state"] == "running")
 
 
-def back_off(failures: int) -> float:
-    """The wait after this many failures in a row: doubling, with jitter."""
-    wait = min(FIRST_WAIT_S * 2.0 ** min(failures - 1, 10), LONGEST_WAIT_S)
-    return float(wait * random.uniform(0.8, 1.2))
-
-
 class SparkHost:
     """All connectors of this worker."""
 
     def __init__(self, settings: DriverSettings) -> None:
         self._settings = settings
         self._wanted: dict[str, _Wanted] = {}
-        self._drivers: dict[str, _SupervisedDriver] = {}
+        self._drivers: dict[str, _ConnectDriver] = {}
         self._runs: dict[str, _LetterRun] = {}
 
     async def start(self, plan: ConnectorPlan) -> None:
         """Run the connector, in place of one with this name; returns before it runs."""
         await self.stop(plan.name)
-        wanted = self._wanted[plan.name] = _Wanted(plan)
+        wanted = self._wanted[plan.name] = _Wanted.of(plan)
         self._driver(wanted.driver).wake()
 
     def prepare(self) -> None:
         """Start the driver that connectors share."""
         self._driver(SHARED)
 
-    def _driver(self, kind: str) -> "_SupervisedDriver":
+    def _driver(self, kind: str) -> "_ConnectDriver":
         """The driver of a kind; it is started if it does not run."""
         if kind not in self._drivers:
             runs = self._runs if kind == SHARED else {}
-            self._drivers[kind] = _SupervisedDriver(self._settings, self._wanted, kind, runs)
+            self._drivers[kind] = _ConnectDriver(self._settings, self._wanted, kind, runs)
         return self._drivers[kind]
 
     async def stop(self, name: str) -> None:
@@ -161,7 +122,7 @@ class SparkHost:
             progress = Progress(
                 restarts=wanted.restarts, next_try_at=round((now + wanted.next_try - loop) * 1000)
             )
-            return HostedStatus(state, _trace(wanted), progress)
+            return HostedStatus(state, wanted.error, progress)
         report, problem = await self._drivers[wanted.driver].look()
         return _status(wanted, report.get("queries", {}).get(name), report, problem)
 
@@ -217,7 +178,7 @@ def _status(
     if problem is not None:
         return HostedStatus(not_yet, problem, Progress(restarts=wanted.restarts))
     if query is None or query["state"] == "starting":
-        return HostedStatus(not_yet, _trace(wanted), Progress(restarts=wanted.restarts))
+        return HostedStatus(not_yet, wanted.error, Progress(restarts=wanted.restarts))
     progress = Progress(
         query["records"],
         query["lag"],
@@ -238,14 +199,8 @@ def _status(
     return HostedStatus(RunState.RUNNING, None, progress, topics=topics)
 
 
-def _trace(wanted: _Wanted) -> str | None:
-    if wanted.sentence is None:
-        return None
-    return wanted.sentence if not wanted.trace else f"{wanted.sentence}\n{wanted.trace}"
-
-
-class _SupervisedDriver:
-    """One driver process after the other, with the connectors of its kind."""
+class _ConnectDriver(SupervisedDriver):
+    """The driver of the connectors of one kind, and of runs over dead letters."""
 
     def __init__(
         self,
@@ -254,53 +209,20 @@ class _SupervisedDriver:
         kind: str,
         runs: Mapping[str, _LetterRun],
     ) -> None:
-        self._settings = settings
-        self._all = wanted
         self._runs = runs
-        self._kind = kind
-        self._process: DriverProcess | None = None
-        self._report: dict[str, Any] = {}
-        self._reported_at = -RESPONDS_WITHIN_S
-        self._problem: str | None = None
-        self._started = asyncio.Event()
-        """Set when the first process has been started."""
-        self._woken = asyncio.Event()
-        self._looking = asyncio.Lock()
-        self._task = asyncio.create_task(self._supervise())
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    async def close(self) -> None:
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-        if self._process is not None:
-            await self._process.close()
-            self._process = None
-
-    async def stop_query(self, name: str) -> None:
-        """Ends the query; if the driver cannot, ends the driver."""
-        process = self._process
-        if process is None or process.status is not None:
-            return
-        try:
-            await process.ask({"do": "stop", "name": name}, STOPS_WITHIN_S)
-        except DriverGone as error:
-            log.warning(
-                "connector %s was not stopped in time (%s); its driver is ended", name, error
-            )
-            await process.end()
+        super().__init__(
+            "connector",
+            lambda: DriverProcess.start(DRIVER, dataclasses.asdict(settings)),
+            lambda: [each for each in wanted.values() if each.driver == kind],
+        )
 
     async def ask_about_letters(
         self, plan: ConnectorPlan, step: Mapping[str, object]
     ) -> dict[str, Any]:
         """The answer of the driver about dead letters; LettersRefused if there is none."""
-        await self._started.wait()
-        assert self._process is not None, "a process has been started"
         message = {"do": "letters", "plan": dataclasses.asdict(plan), **step}
         try:
-            answer = await self._process.ask(message, LETTERS_WITHIN_S)
+            answer = await self.ask(message, LETTERS_WITHIN_S)
         except DriverGone as error:
             raise LettersRefused(f"The dead letters cannot be read now: {error}", GONE) from None
         if "refused" in answer:
@@ -308,110 +230,16 @@ class _SupervisedDriver:
         found: dict[str, Any] = answer["found"]
         return found
 
-    async def look(self) -> tuple[dict[str, Any], str | None]:
-        """What the driver reports, at most a second old, or the problem that it does not."""
-        now = asyncio.get_running_loop().time()
-        if now - self._reported_at > 2 * LOOK_S:
-            await self._look()
-        return self._report, self._problem
+    def _process_began(self) -> None:
+        for run in self._runs.values():
+            run.sent = not run.runs
 
-    def _connectors(self) -> list[_Wanted]:
-        return [each for each in self._all.values() if each.driver == self._kind]
+    def _reported(self, report: Mapping[str, Any]) -> None:
+        for name, found in report.get("letters", {}).items():
+            if name in self._runs and self._runs[name].sent:
+                self._runs[name].report = found
 
-    async def _supervise(self) -> None:
-        deaths = 0
-        loop = asyncio.get_running_loop()
-        while True:
-            began = loop.time()
-            self._problem = None
-            self._process = await DriverProcess.start(self._settings)
-            self._started.set()
-            log.info("a Spark driver starts", extra={"fields": {"pid": self._process.pid}})
-            for each in self._connectors():
-                each.sent = False
-            for run in self._runs.values():
-                run.sent = not run.runs
-            await self._run(self._process)
-            status = self._process.status
-            await self._process.end()
-            deaths = 1 if loop.time() - began > HEALTHY_S else deaths + 1
-            self._problem = f"the Spark driver ended with status {status} and is started again"
-            self._report = {}
-            log.warning(self._problem)
-            for each in self._connectors():
-                each.restarts += 1
-                each.sentence, each.trace = self._problem, None
-            await asyncio.sleep(back_off(deaths))
-
-    async def _run(self, process: DriverProcess) -> None:
-        """Keeps the connectors running until the driver ends or hangs."""
-        loop = asyncio.get_running_loop()
-        responded = loop.time()
-        while process.status is None:
-            self._woken.clear()
-            if await self._look():
-                responded = loop.time()
-                await self._start_due(process)
-            elif loop.time() - responded > HUNG_AFTER_S:
-                log.error("the Spark driver has not responded for %d s; it is killed", HUNG_AFTER_S)
-                return
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), LOOK_S)
-
-    async def _look(self) -> bool:
-        async with self._looking:
-            process = self._process
-            if process is None:
-                return False
-            try:
-                self._report = await process.ask({"do": "look"}, RESPONDS_WITHIN_S)
-            except DriverGone as error:
-                self._problem = str(error)
-                return False
-            self._problem = None
-            self._reported_at = asyncio.get_running_loop().time()
-            self._take(self._report["queries"])
-            for name, found in self._report.get("letters", {}).items():
-                if name in self._runs and self._runs[name].sent:
-                    self._runs[name].report = found
-            return True
-
-    def _take(self, queries: Mapping[str, Any]) -> None:
-        """Notice queries that have ended."""
-        now = asyncio.get_running_loop().time()
-        for each in self._connectors():
-            query = queries.get(each.plan.name)
-            if query is None or not each.sent:
-                continue
-            if query["state"] == "running":
-                each.ran = True
-                each.sentence = each.trace = None
-            elif query["state"] == "ended":
-                sentence = query["sentence"] or "the query has ended"
-                each.fail(sentence, query["trace"], FailureKind(query["kind"]), now)
-                log.warning(
-                    "connector %s failed: %s",
-                    each.plan.name,
-                    sentence,
-                    extra={"fields": {"connector": each.plan.name, "permanent": each.permanent}},
-                )
-
-    async def _start_due(self, process: DriverProcess) -> None:
-        now = asyncio.get_running_loop().time()
-        for each in self._connectors():
-            if each.sent or (each.next_try is not None and each.next_try > now):
-                continue
-            if each.next_try is not None:
-                each.restarts += 1
-            try:
-                await process.ask({"do": "stop", "name": each.plan.name}, STOPS_WITHIN_S)
-                message = {"do": "start", "plan": dataclasses.asdict(each.plan)}
-                await process.ask(message, RESPONDS_WITHIN_S)
-            except DriverGone:
-                return
-            each.sent, each.next_try = True, None
-            # What the driver reported before is about the query that has ended.
-            self._reported_at = -RESPONDS_WITHIN_S
+    async def _start_more(self) -> None:
         for run in self._runs.values():
             if not run.sent and self._report["ready"]:
                 await self._continue(run)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.connect.host.failures import FailureKind, failure_of
+from headrace.connect.host.failures import failure_of
 from headrace.connect.host.letters.chunks import Chunks
 from headrace.connect.host.letters.queue import LetterQueue
 from headrace.connect.host.letters.run_state import (
@@ -17,6 +17,7 @@ from headrace.connect.host.letters.run_state import (
     load,
 )
 from headrace.connect.letter_orders import LetterOrder, LettersRefused
+from headrace.pipelines.host.retries import FailureKind
 
 TRIES = 10
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0

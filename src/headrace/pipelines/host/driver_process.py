@@ -1,4 +1,4 @@
-"""A driver as the service sees it: a child process, and requests to it."""
+"""A driver as the service sees it: a child process, and requests to it. Imports no PySpark."""
 
 import asyncio
 import contextlib
@@ -7,11 +7,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from headrace.connect.host.driver import first_message
-from headrace.connect.host.settings import DriverSettings
 
 LONGEST_LINE = 16 << 20
 ENDS_WITHIN_S = 10.0
@@ -29,22 +26,33 @@ class DriverProcess:
         process: asyncio.subprocess.Process,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        on_event: Callable[[dict[str, Any]], None] | None,
     ) -> None:
         self._process = process
         self._writer = writer
+        self._on_event = on_event
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._receiving = asyncio.create_task(self._receive(reader))
 
     @classmethod
-    async def start(cls, settings: DriverSettings) -> "DriverProcess":
-        """Start the process. It responds within a second; Spark takes longer."""
+    async def start(
+        cls,
+        module: str,
+        settings: Mapping[str, Any],
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+    ) -> "DriverProcess":
+        """Start the process, which runs a module that calls `driver_loop.run`.
+
+        It responds within a second; Spark takes longer. `on_event` is called with the messages that
+        it sends on its own.
+        """
         ours, theirs = socket.socketpair()
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "headrace.connect.host.driver",
+                module,
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -55,8 +63,9 @@ class DriverProcess:
         finally:
             theirs.close()
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=LONGEST_LINE)
-        writer.write(first_message(settings))
-        return cls(process, reader, writer)
+        # Not as arguments of the process, which others can see.
+        writer.write(json.dumps(settings).encode() + b"\n")
+        return cls(process, reader, writer, on_event)
 
     @property
     def pid(self) -> int:
@@ -86,6 +95,10 @@ class DriverProcess:
         with contextlib.suppress(OSError, ValueError):
             while line := await reader.readline():
                 answer = json.loads(line)
+                if "id" not in answer:
+                    if self._on_event is not None:
+                        self._on_event(answer)
+                    continue
                 waiting = self._waiting.get(answer.pop("id"))
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
