@@ -156,6 +156,8 @@ def secret_sources(settings: ServiceSettings) -> SecretSources:
 def health(worker: ConnectWorker) -> Health:
     """Ready while the internal topics are read and the worker is in its group."""
     problem = worker.ownership.problem
+    if worker.ownership.is_starting:
+        problem = problem or "The worker is joining its group"
     if not worker.store.is_running:
         problem = "The internal topics are no longer read; restart"
     return Health(problem, {"connectors": len(worker.store.configs.connectors)})

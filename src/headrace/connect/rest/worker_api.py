@@ -22,6 +22,9 @@ async def root(call: ConnectCall) -> object:
 async def health(call: ConnectCall) -> object:
     """KIP-1017."""
     problem = call.worker.ownership.problem
+    if call.worker.store.is_running and not problem and call.worker.ownership.is_starting:
+        text = "Worker is still starting up."
+        return HttpAnswer(503, {"status": "starting", "message": text})
     if call.worker.store.is_running and not problem:
         text = "Worker has completed startup and is ready to handle requests."
         return {"status": "healthy", "message": text}

@@ -36,6 +36,7 @@ class SlotOwnership:
         self._assigned: frozenset[int] = frozenset()
         self._owners: Mapping[int, str] = {}
         self._member: SlotMember | None = None
+        self._has_joined = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -56,6 +57,11 @@ class SlotOwnership:
     def problem(self) -> str:
         """Why this worker is not in the group; empty if it is."""
         return "" if self._member is None else self._member.problem
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the group has not assigned slots yet, or their connectors are not known yet."""
+        return not self._has_joined
 
     @property
     def slots(self) -> frozenset[int]:
@@ -90,6 +96,8 @@ class SlotOwnership:
             self._begin(self._release(gone))
         if new := self._assigned - self._owned:
             self._begin(self._gain(new))
+        elif assignment is not None:
+            self._has_joined = True
 
     def _notify(self) -> None:
         self._changed.set()
@@ -118,6 +126,7 @@ class SlotOwnership:
                 await asyncio.sleep(RETRY_S)
         gained = (slots & self._assigned) - self._owned
         self._owned |= gained
+        self._has_joined = True
         self._notify()
         log.info("slots are taken over", extra={"fields": {"slots": sorted(gained)}})
         await self._settle(gained)
