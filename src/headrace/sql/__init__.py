@@ -1,1 +1,1 @@
-"""Continuous SQL: statements over topics, as streaming queries of Spark, with ksqlDB's statements."""
+"""Continuous SQL: ksqlDB's statements over topics, run as streaming queries of Spark."""

@@ -30,7 +30,7 @@ class QueryRunner:
         self._started = False
 
     async def start(self) -> None:
-        """Start all queries, in the order in which they read each other; returns before they run."""
+        """Start all queries, those that others read first; returns before they run."""
         self._started = True
         queries = list(self._catalog.queries())
         await self._host.keep([each.id for each in queries])
@@ -46,6 +46,10 @@ class QueryRunner:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._host.close()
+
+    @property
+    def is_started(self) -> bool:
+        return self._started
 
     def changed(self, key: str) -> None:
         """Called after a record of the command topic is replayed."""

@@ -9,6 +9,7 @@ from headrace.connect.checkpoint_folder import folder_id
 from headrace.service.errors import StartFailure
 
 LOCK_FILE = ".headrace-sql-lock"
+TOPIC_FILE = ".headrace-sql-topic"
 
 
 class ServiceFolder:
@@ -42,6 +43,16 @@ class ServiceFolder:
     def place(self) -> str:
         """Where it is, for people."""
         return f"{socket.gethostname()}:{self.path}"
+
+    @property
+    def topic(self) -> str | None:
+        """The command topic whose queries have their checkpoints here; None: the folder is new."""
+        found = self.path / TOPIC_FILE
+        return found.read_text() if found.exists() else None
+
+    def remember(self, topic: str) -> None:
+        """The folder belongs to the queries of this command topic from now on."""
+        (self.path / TOPIC_FILE).write_text(topic)
 
     def close(self) -> None:
         os.close(self._lock)
