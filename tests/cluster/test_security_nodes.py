@@ -1,15 +1,16 @@
 """Users, ACLs, quotas and tokens survive restarts and reach other brokers."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from headrace.clock import ManualClock
 from headrace.cluster.metadata import Metadata
+from headrace.cluster.security_nodes import login_secret
 from headrace.cluster.sqlite_store import SqliteStore
-from headrace.cluster.store import Store
+from headrace.cluster.store import Change, Store
 from headrace.cluster.zookeeper_store import ZookeeperStore
 from headrace.security.acls import (
     AclBinding,
@@ -123,3 +124,26 @@ def test_a_password_appears_in_no_form_of_the_state(tmp_path: Path) -> None:
     assert repr(CREDENTIAL.stored_key) not in text
     files = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     assert b"s3cret" not in files
+
+
+def test_all_brokers_have_the_same_login_secret(open_store: Callable[[], Store]) -> None:
+    one, two = open_store(), open_store()
+    secret = login_secret(one)
+    assert len(secret) == 32
+    assert login_secret(two) == login_secret(one) == secret
+    assert login_secret(open_store()) == secret
+
+
+def test_the_first_broker_decides_the_login_secret(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = open_store(), open_store()
+    real = two.commit
+    seen = []
+
+    def commit_late(changes: Sequence[Change]) -> None:
+        seen.append(login_secret(one))
+        real(changes)
+
+    monkeypatch.setattr(two, "commit", commit_late)
+    assert [login_secret(two)] == seen

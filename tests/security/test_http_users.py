@@ -102,6 +102,30 @@ def test_an_unknown_user_costs_what_a_known_one_costs(
     assert asked == [("SCRAM-SHA-256", 50_000)] * 3
 
 
+def test_an_unknown_user_costs_the_same_in_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the times before and after a restart tell who exists, if users differ."""
+    asked: list[int] = []
+
+    async def note(
+        _: PasswordChecks, mechanism: str, credential: ScramCredential, password: str
+    ) -> None:
+        asked.append(credential.iterations)
+
+    monkeypatch.setattr(PasswordChecks, "check", note)
+    file = tmp_path / "users"
+    other = VERIFIER.replace("$100000:", "$50000:")
+    file.write_text(f"alice: {VERIFIER},read\nbob: {other},read\n")
+    for _ in range(2):
+        users = HttpUsers("users.file", str(file))
+        for number in range(30):
+            check(users, f"unknown-{number}", "wrong")
+        users.close()
+    assert asked[:30] == asked[30:]
+    assert set(asked) == {50_000, 100_000}
+
+
 def test_a_changed_file_counts_and_one_with_a_mistake_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "users"
     write_user(file, "alice", f"{VERIFIER},read")

@@ -7,12 +7,23 @@ import pytest
 
 from headrace.client.config import Security
 from headrace.client.login import login
+from headrace.clock import ManualClock
 from headrace.security import passwords as passwords_module
 from headrace.security.logins import WAITING, LoginRefused
 from headrace.security.mechanisms import MECHANISMS, Exchange, LoggedIn, make_exchange
 from headrace.security.passwords import Passwords
-from headrace.security.scram import credential_from_password, is_password
+from headrace.security.scram import (
+    DIGESTS,
+    credential_from_password,
+    credential_from_salted,
+    is_password,
+)
 from headrace.security.state import NOTHING, ScramCredential, SecurityState
+from headrace.security.tokens import Tokens, TokenTimes
+
+SECRET = b"the secret of a cluster"
+KAFKA_SALTS = (b"1ktdnm2nn7qjz8f6mm4g1r2c3x", b"h5k1v0l2x8q9w7e6r5t4y3u2i")
+"""As `kafka-configs` makes them: random numbers of 130 bits, in base 36."""
 
 
 def with_user(name: str, password: str, *mechanisms: str) -> SecurityState:
@@ -34,7 +45,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def passwords(cluster: Cluster) -> Iterator[Passwords]:
-    passwords = Passwords(lambda: cluster.state)
+    passwords = Passwords(lambda: cluster.state, SECRET)
     yield passwords
     passwords.close()
 
@@ -160,3 +171,65 @@ def test_an_unknown_user_has_the_iterations_and_the_mechanism_of_a_known_one(
     found = [passwords.credential(name, "SCRAM-SHA-512").iterations for name in names]
     assert set(found) == {10_000, 12_000}
     assert found == [passwords.credential(name, "SCRAM-SHA-512").iterations for name in names]
+
+
+def test_an_unknown_user_has_the_same_salt_in_every_process(cluster: Cluster) -> None:
+    for mechanism in DIGESTS:
+        found = set()
+        for _ in range(2):
+            passwords = Passwords(lambda: cluster.state, SECRET)
+            found.add(passwords.credential("nobody", mechanism).salt)
+            passwords.close()
+        assert len(found) == 1
+    passwords = Passwords(lambda: cluster.state, b"of another cluster")
+    assert passwords.credential("nobody", mechanism).salt not in found
+    passwords.close()
+
+
+@pytest.mark.parametrize("salt", [b"\1" * 64, b"\0" * 24, *KAFKA_SALTS])
+def test_an_unknown_user_has_a_salt_of_the_form_of_real_ones(
+    cluster: Cluster, passwords: Passwords, salt: bytes
+) -> None:
+    """Clients choose the salts: librdkafka has 64 bytes, Kafka's tools 25 or 26 characters."""
+    made = credential_from_salted("SCRAM-SHA-256", salt, 4096, b"salted")
+    cluster.state = NOTHING.with_user("bob", {"SCRAM-SHA-256": made})
+    names = [f"unknown-{number}" for number in range(200)]
+    salts = [passwords.credential(name, "SCRAM-SHA-256").salt for name in names]
+    assert len(set(salts)) == len(names)
+    if salt not in KAFKA_SALTS:
+        assert {len(one) for one in salts} == {len(salt)}
+        return
+    assert all(one.decode().isalnum() and one == one.lower() for one in salts)
+    assert {25, 26} <= {len(one) for one in salts} <= {23, 24, 25, 26}
+    assert all(int(one, 36) < 2**130 for one in salts)
+
+
+def test_a_new_user_changes_the_challenges_of_few_unknown_ones(
+    cluster: Cluster, passwords: Passwords
+) -> None:
+    """Otherwise each change of users would tell which names had nothing to do with it."""
+
+    def with_users(rare: int) -> list[int]:
+        common = credential_from_password("SCRAM-SHA-256", "x")
+        other = credential_from_password("SCRAM-SHA-256", "x", 8192)
+        users = {f"user{n}": {"SCRAM-SHA-256": common} for n in range(90)}
+        users |= {f"rare{n}": {"SCRAM-SHA-256": other} for n in range(rare)}
+        cluster.state = SecurityState(users=users)
+        names = [f"unknown-{number}" for number in range(1000)]
+        return [passwords.credential(name, "SCRAM-SHA-256").iterations for name in names]
+
+    before, after = with_users(10), with_users(11)
+    assert 50 < before.count(8192) < 200, "as rare as for real users"
+    assert sum(a != b for a, b in zip(before, after, strict=True)) < 50
+
+
+def test_an_unknown_token_has_the_salt_that_a_token_of_this_id_would_have(
+    cluster: Cluster,
+) -> None:
+    tokens = Tokens("the key", TokenTimes(1000, 1000), ManualClock())
+    passwords = Passwords(lambda: cluster.state, SECRET, tokens)
+    for mechanism in DIGESTS:
+        _, invented = asyncio.run(passwords.token_credential("unknown", mechanism))
+        assert invented.salt == tokens.credential("unknown", mechanism).salt
+        assert invented.stored_key != tokens.credential("unknown", mechanism).stored_key
+    passwords.close()

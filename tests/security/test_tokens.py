@@ -130,7 +130,7 @@ def test_a_token_proves_its_owner_until_it_expires(
     tokens: Tokens, clock: ManualClock, mechanism: str
 ) -> None:
     token, state = created(tokens)
-    passwords = Passwords(lambda: state, tokens)
+    passwords = Passwords(lambda: state, b"secret", tokens)
     secret = base64.b64encode(tokens.hmac(token.id)).decode()
     expected = LoggedIn("alice", token.expiry_ms, by_token=True)
     for _ in range(2):  # the second time from what is remembered

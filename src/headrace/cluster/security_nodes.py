@@ -1,14 +1,17 @@
 """Users, ACLs, quotas and tokens as nodes of the store.
 
 `/users/<name>`, `/acls/<type>:<pattern>:<name>` with all entries of that resource,
-`/quotas/<entity>` and `/tokens/<id>`; names are percent-encoded.
+`/quotas/<entity>` and `/tokens/<id>`; names are percent-encoded. `/login_secret` is a random secret
+of the cluster, created by the first broker with logins.
 """
 
 import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from headrace.cluster.store import Store, StoreNode
+from headrace.cluster.store import Conflict, Create, Store, StoreNode
 from headrace.security.state import (
     NOTHING,
     SecurityState,
@@ -23,6 +26,8 @@ from headrace.security.state import (
     load_user,
     resource_node,
 )
+
+_LOGIN_SECRET = "/login_secret"
 
 
 class _Kind(NamedTuple):
@@ -90,3 +95,15 @@ def _path(kind: _Kind, key: object) -> str:
 
     name = quote(kind.name(key), safe=":").replace(".", "%2E")
     return f"{kind.parent}/{name}"
+
+
+def login_secret(store: Store) -> bytes:
+    """The secret from which the challenges of unknown users are derived; created if missing."""
+    node = store.get(_LOGIN_SECRET)
+    if node is None:
+        made = json.dumps({"secret": secrets.token_hex(32)}).encode()
+        with suppress(Conflict):  # another broker was faster
+            store.commit([Create(_LOGIN_SECRET, made)])
+        node = store.get(_LOGIN_SECRET)
+    assert node is not None, "the login secret is never deleted"
+    return bytes.fromhex(json.loads(node.value)["secret"])

@@ -12,11 +12,12 @@ add NAME --file FILE` writes such lines. The file is read again when it changes.
 
 import base64
 import binascii
+import hashlib
 import hmac
 import logging
 import os
 import re
-import secrets
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,9 @@ from headrace.security.roles import ROLE_NAMES, Role
 from headrace.security.scram import (
     DIGESTS,
     MIN_ITERATIONS,
+    SALT_BYTES,
+    ChallengeForm,
+    challenge_form,
     credential_from_password,
     invented_choice,
     invented_credential,
@@ -137,7 +141,6 @@ class HttpUsers:
         self._setting = setting
         self._path = Path(path)
         self._checks = PasswordChecks()
-        self._key = secrets.token_bytes(32)
         self._stamp = self._look()
         self._users: Mapping[str, HttpUser] = self._read()
         self._warn_of_readers()
@@ -176,12 +179,17 @@ class HttpUsers:
 
     def _invented(self, name: str) -> tuple[str, ScramCredential]:
         """A credential for an unknown user, whose check takes the same time as for others."""
-        kinds = sorted(
-            {(one.mechanism, one.credential.iterations) for one in self._users.values()
-             if one.credential is not None}
-        ) or [(MECHANISM, ITERATIONS)]  # fmt: skip
-        mechanism, iterations = invented_choice(kinds, name, self._key)
-        return mechanism, invented_credential(mechanism, name, self._key, iterations)
+        known = [
+            (one.mechanism, one.credential)
+            for one in self._users.values()
+            if one.credential is not None
+        ]
+        # The same secret in all processes that use the file, also after a restart.
+        secret = hashlib.sha256(known[0][1].server_key if known else b"").digest()
+        forms = Counter((one, challenge_form(credential)) for one, credential in known)
+        default = {(MECHANISM, ChallengeForm(SALT_BYTES, ITERATIONS)): 1}
+        mechanism, form = invented_choice(forms or default, name, secret)
+        return mechanism, invented_credential(mechanism, name, secret, form)
 
     def _read(self) -> Mapping[str, HttpUser]:
         try:

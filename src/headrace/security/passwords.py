@@ -7,13 +7,17 @@ login of the same client takes microseconds.
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from headrace.security.logins import LoginRefused, LoginWorker
 from headrace.security.scram import (
+    DEFAULT_FORM,
     DIGESTS,
-    MIN_ITERATIONS,
+    ChallengeForm,
+    challenge_form,
     invented_choice,
     invented_credential,
     is_password,
@@ -57,22 +61,32 @@ class PasswordChecks:
 class Passwords:
     """The passwords of the cluster's users."""
 
-    def __init__(self, state: Callable[[], SecurityState], tokens: Tokens | None = None) -> None:
+    def __init__(
+        self,
+        state: Callable[[], SecurityState],
+        login_secret: bytes,
+        tokens: Tokens | None = None,
+    ) -> None:
+        """All brokers of a cluster have the same `login_secret`.
+
+        The challenges of unknown users are derived from it.
+        """
         self._state = state
         self._tokens = tokens
         self._token_credentials: dict[tuple[str, str], ScramCredential] = {}
-        self._key = secrets.token_bytes(32)
+        self._secret = login_secret
         self._checks = PasswordChecks()
         self._seen_users: Mapping[str, Credentials] | None = None
-        self._iterations: dict[str, Sequence[int]] = {}
-        """The numbers of iterations that users have, by mechanism."""
-        self._first_mechanisms: Sequence[str] = ()
-        """The mechanisms whose credentials check passwords of PLAIN."""
+        self._forms: dict[str, Mapping[ChallengeForm, int]] = {}
+        """The numbers of users with each form of a challenge, by mechanism."""
+        self._first_mechanisms: Mapping[str, int] = {}
+        """The mechanisms whose credentials check passwords of PLAIN, and how many users."""
 
     def credential(self, username: str, mechanism: str) -> ScramCredential:
         """The SCRAM credential of a user; an invented one for an unknown user."""
-        credential = self._state().users.get(username, {}).get(mechanism)
-        return credential or self._invented(mechanism, username)
+        # Invented for known users too, so that the time does not tell who exists.
+        invented = self._invented(mechanism, username)
+        return self._state().users.get(username, {}).get(mechanism) or invented
 
     async def token_credential(
         self, token_id: str, mechanism: str
@@ -81,7 +95,10 @@ class Passwords:
         token = self._tokens.valid(self._state(), token_id) if self._tokens is not None else None
         if token is None or self._tokens is None:
             # The credentials of tokens have the least iterations, unlike those of users.
-            return None, invented_credential(mechanism, token_id, self._key)
+            invented = invented_credential(mechanism, token_id, self._secret)
+            if self._tokens is not None and self._tokens.enabled:
+                invented = replace(invented, salt=self._tokens.salt(token_id, mechanism))
+            return None, invented
         key = (token_id, mechanism)
         known = self._token_credentials.get(key)
         if known is None:
@@ -106,14 +123,14 @@ class Passwords:
         for mechanism, credential in known.items():
             return mechanism, credential
         self._follow_users()
-        mechanism = invented_choice(self._first_mechanisms, username, self._key)
+        mechanism = invented_choice(self._first_mechanisms, username, self._secret)
         return mechanism, self._invented(mechanism, username)
 
     def _invented(self, mechanism: str, username: str) -> ScramCredential:
-        """A credential for an unknown user, with as many iterations as some user has."""
+        """A credential for an unknown user, in the form that some user has."""
         self._follow_users()
-        iterations = invented_choice(self._iterations[mechanism], username, self._key)
-        return invented_credential(mechanism, username, self._key, iterations)
+        form = invented_choice(self._forms[mechanism], username, self._secret)
+        return invented_credential(mechanism, username, self._secret, form)
 
     def _follow_users(self) -> None:
         """Learn what credentials users have, so that invented ones do not differ from them."""
@@ -121,8 +138,10 @@ class Passwords:
         if users is self._seen_users:
             return
         self._seen_users = users
-        firsts = {next(iter(one)) for one in users.values() if one}
-        self._first_mechanisms = sorted(firsts) or [_DEFAULT_MECHANISM]
+        firsts = Counter(next(iter(one)) for one in users.values() if one)
+        self._first_mechanisms = firsts or {_DEFAULT_MECHANISM: 1}
         for mechanism in DIGESTS:
-            found = {one[mechanism].iterations for one in users.values() if mechanism in one}
-            self._iterations[mechanism] = sorted(found) or [MIN_ITERATIONS]
+            forms = Counter(
+                challenge_form(one[mechanism]) for one in users.values() if mechanism in one
+            )
+            self._forms[mechanism] = forms or {DEFAULT_FORM: 1}

@@ -1,16 +1,19 @@
 """SCRAM (RFC 5802) on the broker's side, and its credentials.
 
 The broker stores data that verify a password, never the password. An unknown user gets a challenge
-like a known one, always with the same salt, and is refused in the last step.
+like a known one, with the same salt on all brokers and after a restart, and is refused in the last
+step.
 """
 
 import base64
 import hashlib
 import hmac
+import math
+import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from headrace.security.logins import LoginRefused
 from headrace.security.state import ScramCredential
@@ -21,6 +24,10 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384
 DIGESTS: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SALT_BYTES = 16
+KAFKA_SALT = -1
+"""Stands for the length of salts of Kafka's tools, which are numbers of 130 bits as text."""
+_DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
+_KAFKA_SALT = re.compile(rb"[0-9a-z]{20,25}|1[0-9a-z]{25}")
 
 
 def credential_from_password(
@@ -51,20 +58,58 @@ def is_password(mechanism: str, credential: ScramCredential, password: str) -> b
     return hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
 
 
-def invented_choice(options: Sequence[_Option], username: str, secret: bytes) -> _Option:
-    """One of the options for a user who does not exist: the same one each time."""
-    digest = hmac.digest(secret, b"choice" + username.encode(), "sha256")
-    return options[int.from_bytes(digest[:8]) % len(options)]
+class ChallengeForm(NamedTuple):
+    """What a challenge shows of a credential, apart from the bytes of its salt."""
+
+    salt_bytes: int
+    """The length of the salt; KAFKA_SALT for one that Kafka's tools have made."""
+    iterations: int
+
+
+def challenge_form(credential: ScramCredential) -> ChallengeForm:
+    """The form of a user's challenge."""
+    made_by_kafka = _KAFKA_SALT.fullmatch(credential.salt) is not None
+    salt_bytes = KAFKA_SALT if made_by_kafka else len(credential.salt)
+    return ChallengeForm(salt_bytes, credential.iterations)
+
+
+DEFAULT_FORM = ChallengeForm(SALT_BYTES, MIN_ITERATIONS)
+
+
+def invented_choice(options: Mapping[_Option, int], username: str, secret: bytes) -> _Option:
+    """One of the options for a user who does not exist, as often as real users have it.
+
+    `options` has the number of users with each. A name keeps its choice while the numbers stay, and
+    nearly always when they change a little: a user who is added or removed must not show in the
+    challenges of unknown ones.
+    """
+
+    def score(option: _Option) -> float:
+        digest = hmac.digest(secret, f"choice {option!r} {username}".encode(), "sha256")
+        return math.log((int.from_bytes(digest[:8]) + 1) / 2**64) / options[option]
+
+    return max(options, key=score)
 
 
 def invented_credential(
-    mechanism: str, username: str, secret: bytes, iterations: int = MIN_ITERATIONS
+    mechanism: str, username: str, secret: bytes, form: ChallengeForm = DEFAULT_FORM
 ) -> ScramCredential:
-    """A credential for an unknown user: always the same, and without a valid password."""
-    digest = DIGESTS[mechanism]
-    salt = hmac.digest(secret, b"salt" + username.encode(), digest)[:SALT_BYTES]
-    size = hashlib.new(digest).digest_size
-    return ScramCredential(salt, iterations, secrets.token_bytes(size), bytes(size))
+    """A credential for an unknown user: always the same salt, and without a valid password."""
+    source = hashlib.shake_256(secret + f"salt {mechanism} {username}".encode())
+    if form.salt_bytes == KAFKA_SALT:
+        salt = _base36(int.from_bytes(source.digest(17)) >> 6)
+    else:
+        salt = source.digest(form.salt_bytes)
+    size = hashlib.new(DIGESTS[mechanism]).digest_size
+    return ScramCredential(salt, form.iterations, secrets.token_bytes(size), bytes(size))
+
+
+def _base36(number: int) -> bytes:
+    digits = bytearray()
+    while number:
+        number, digit = divmod(number, 36)
+        digits.append(_DIGITS[digit])
+    return bytes(reversed(digits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,10 +132,14 @@ class Tokens:
         token = state.tokens.get(token_id)
         return token if self.enabled and token is not None and self._is_valid(token) else None
 
+    def salt(self, token_id: str, mechanism: str) -> bytes:
+        """The salt of a token, also of an unknown one; needs a secret key."""
+        text = f"{mechanism} {token_id}".encode()
+        return hmac.digest(self._secret_key, text, "sha256")[:SALT_BYTES]
+
     def credential(self, token_id: str, mechanism: str) -> ScramCredential:
         """The SCRAM credential of the HMAC; deterministic, takes milliseconds."""
-        salt = hmac.digest(self._secret_key, f"{mechanism} {token_id}".encode(), "sha256")
-        salt = salt[:SALT_BYTES]
+        salt = self.salt(token_id, mechanism)
         password = base64.b64encode(self.hmac(token_id))
         salted = hashlib.pbkdf2_hmac(DIGESTS[mechanism], password, salt, MIN_ITERATIONS)
         return credential_from_salted(mechanism, salt, MIN_ITERATIONS, salted)

@@ -60,8 +60,8 @@ def read_login_secret(store: Store) -> bytes:
         raise
     except StoreError as error:
         logger.warning(
-            "the secret for logins of unknown users cannot be stored: %s. Until the next start this "
-            "broker has one of its own, and clients can find out which users exist", error,
+            "the secret for logins of unknown users cannot be stored: %s. Until its next start "
+            "this broker uses another one, by which clients can find out which users exist", error,
         )  # fmt: skip
         return secrets.token_bytes(32)
 
