@@ -60,8 +60,9 @@ def running_connect(
     bootstrap: str,
     topics: Mapping[str, str] | None = None,
     settings: Mapping[str, str] | None = None,
+    plugins: Plugins | None = None,
 ) -> Iterator[RunningConnect]:
-    """Runs it until the block ends."""
+    """Runs it until the block ends; with stand-ins for connectors, unless `plugins` are given."""
     topics = topics or topic_settings()
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -75,7 +76,9 @@ def running_connect(
         **(settings or {}),
     }
     host = StandInHost()
-    service = connect_service(ServiceSettings(CONNECT_TABLE, given), {}, host, Plugins(PLUGINS))
+    service = connect_service(
+        ServiceSettings(CONNECT_TABLE, given), {}, host, plugins or Plugins(PLUGINS)
+    )
     config = uvicorn.Config(
         Application(service), lifespan="on", log_config=None, timeout_graceful_shutdown=1
     )

@@ -2,11 +2,16 @@
 
 import json
 import uuid
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
+import httpx
 import pytest
 
+from headrace.connect.plugins import Plugins
 from tests.connect.rest.test_connectors_api import SOURCE, eventually
-from tests.connect.running import RunningConnect
+from tests.connect.running import RunningConnect, running_connect
 
 
 def test_kafka_connect_py_works_unmodified(worker: RunningConnect, name: str) -> None:
@@ -40,20 +45,155 @@ def test_kafka_connect_py_works_unmodified(worker: RunningConnect, name: str) ->
     assert name not in client.list_connectors()
 
 
-def test_kcctl_sends_every_path_with_a_trailing_slash(worker: RunningConnect, name: str) -> None:
-    http = worker.http
-    assert set(http.get("/").json()) == {"version", "commit", "kafka_cluster_id"}
-    assert http.put(f"/connectors/{name}/config/", json=SOURCE).status_code == 201
-    eventually(lambda: name in worker.host.plans)
-    for path in ("", "/config", "/status", "/tasks", "/topics", "/offsets"):
-        assert http.get(f"/connectors/{name}{path}/").status_code == 200, path
-    assert http.get("/connectors/?expand=info&expand=status").json()[name]["info"]
-    assert http.post(f"/connectors/{name}/restart/").status_code == 204
-    assert http.put(f"/connectors/{name}/pause/").status_code == 202
-    assert http.put(f"/connectors/{name}/resume/").status_code == 202
-    assert http.get("/connector-plugins/").status_code == 200
-    assert http.get("/admin/loggers/").status_code == 200
-    assert http.delete(f"/connectors/{name}/").status_code == 204
+class Call(NamedTuple):
+    """A request of a client, and what the client reads of the answer."""
+
+    method: str
+    path: str
+    status: int
+    body: object = None
+    fields: frozenset[str] = frozenset()
+    """Of the answer, or of the first element of a list."""
+
+
+def replay(http: httpx.Client, calls: Sequence[Call], name: str) -> None:
+    """Sends the requests one after the other. UNTIL waits for a state of the connector."""
+    for call in calls:
+        if call.method == "UNTIL":
+            eventually(partial(has_state, http, name, call.path))
+            continue
+        answer = http.request(call.method, call.path, json=call.body)
+        assert answer.status_code == call.status, f"{call}: {answer.status_code} {answer.text}"
+        if call.fields:
+            found = answer.json()
+            first = found[0] if isinstance(found, list) else found
+            assert call.fields <= set(first), f"{call}: {answer.text}"
+
+
+def has_state(http: httpx.Client, name: str, state: str) -> bool:
+    found = http.get(f"/connectors/{name}/status").json()
+    return bool(found["connector"]["state"] == state)
+
+
+@pytest.fixture(scope="module")
+def built_in(connect_bootstrap: str) -> Iterator[RunningConnect]:
+    """A worker with the connectors that are part of Headrace."""
+    with running_connect(connect_bootstrap, plugins=Plugins()) as running:
+        yield running
+
+
+INFO = frozenset({"name", "config", "tasks", "type"})
+STATUS = frozenset({"name", "connector", "tasks", "type"})
+TASK = frozenset({"id", "state", "worker_id"})
+VALIDATED = frozenset({"name", "error_count", "groups", "configs"})
+KEY = frozenset({"name", "type", "required", "default_value", "importance", "documentation",
+                 "group", "width", "display_name", "dependents", "order"})  # fmt: skip
+MESSAGE = frozenset({"message"})
+CLASS = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+REAL = {"connector.class": CLASS, "topic": "t", "file": "/etc/hostname"}
+OFFSET = {"partition": {"filename": "/etc/hostname"}, "offset": {"position": 3}}
+
+KCCTL = [
+    Call("GET", "/", 200, fields=frozenset({"version", "commit", "kafka_cluster_id"})),
+    Call("GET", "/connector-plugins", 200, fields=frozenset({"class", "type", "version"})),
+    Call("GET", "/connector-plugins?connectorsOnly=false", 200, fields=frozenset({"class"})),
+    Call("GET", f"/connector-plugins/{CLASS}/config", 200, fields=KEY),
+    Call("PUT", f"/connector-plugins/{CLASS}/config/validate", 200, REAL, VALIDATED),
+    Call("GET", "/connectors/", 200),
+    Call("POST", "/connectors/", 201, {"name": "{name}", "config": REAL}, INFO),
+    Call("POST", "/connectors/", 409, {"name": "{name}", "config": REAL}),
+    Call("UNTIL", "RUNNING", 0),
+    Call("GET", "/connectors/{name}", 200, fields=INFO),
+    Call("GET", "/connectors?expand=info&expand=status", 200),
+    Call("GET", "/connectors/{name}/status", 200, fields=STATUS),
+    Call("GET", "/connectors/{name}/topics", 200),
+    Call("GET", "/connectors/{name}/config", 200, fields=frozenset({"name", "file"})),
+    Call("PUT", "/connectors/{name}/config", 200, {**REAL, "tasks.max": "2"}, INFO),
+    Call("PATCH", "/connectors/{name}/config", 200, {"tasks.max": None}, INFO),
+    Call("POST", "/connectors/{name}/restart", 204),
+    Call("POST", "/connectors/{name}/restart?includeTasks=true&onlyFailed=false", 202,
+         fields=STATUS),
+    Call("POST", "/connectors/{name}/restart?includeTasks=false&onlyFailed=true", 202,
+         fields=STATUS),
+    Call("UNTIL", "RUNNING", 0),
+    Call("POST", "/connectors/{name}/tasks/0/restart", 204),
+    Call("PUT", "/connectors/{name}/pause", 202),
+    Call("UNTIL", "PAUSED", 0),
+    Call("PUT", "/connectors/{name}/resume", 202),
+    Call("UNTIL", "RUNNING", 0),
+    Call("GET", "/connectors/{name}/offsets", 200, fields=frozenset({"offsets"})),
+    Call("PATCH", "/connectors/{name}/offsets", 400, {"offsets": [OFFSET]}, MESSAGE),
+    Call("PUT", "/connectors/{name}/stop", 204),
+    Call("UNTIL", "STOPPED", 0),
+    Call("PATCH", "/connectors/{name}/offsets", 200, {"offsets": [OFFSET]}, MESSAGE),
+    Call("DELETE", "/connectors/{name}/offsets", 200, fields=MESSAGE),
+    Call("GET", "/connectors/{name}/tasks-config", 404),
+    Call("GET", "/admin/loggers/", 200),
+    Call("PUT", "/admin/loggers/org.kcctl", 200, {"level": "DEBUG"}),
+    Call("PUT", "/admin/loggers/org.kcctl?scope=cluster", 204, {"level": "INFO"}),
+    Call("GET", "/admin/loggers/org.kcctl", 200, fields=frozenset({"level", "last_modified"})),
+    Call("DELETE", "/connectors/{name}", 204),
+]  # fmt: skip
+"""The methods of kcctl's KafkaConnectApi; tasks-config is gone since Kafka 4.0."""
+
+TERRAFORM = [
+    Call("POST", "/connectors", 201,
+         {"name": "{name}", "config": {**REAL, "name": "{name}"}}, INFO),
+    Call("UNTIL", "RUNNING", 0),
+    Call("GET", "/connectors/{name}", 200, fields=INFO),
+    Call("GET", "/connectors/{name}/status", 200, fields=STATUS),
+    Call("PUT", "/connectors/{name}/config", 200, {**REAL, "name": "{name}"}, INFO),
+    Call("PUT", "/connectors/{name}/pause", 202),
+    Call("UNTIL", "PAUSED", 0),
+    Call("PUT", "/connectors/{name}/resume", 202),
+    Call("UNTIL", "RUNNING", 0),
+    Call("POST", "/connectors/{name}/restart", 204),
+    Call("DELETE", "/connectors/{name}", 204),
+    Call("GET", "/connectors/{name}", 404, fields=frozenset({"error_code", "message"})),
+    Call("GET", "/connectors/{name}/status", 404, fields=frozenset({"error_code", "message"})),
+]  # fmt: skip
+"""The resources of a connector and of its state, and the tests of deletion."""
+
+KAFKA_UI = [
+    Call("GET", "/connectors", 200),
+    Call("GET", "/connector-plugins", 200, fields=frozenset({"class"})),
+    Call("PUT", "/connector-plugins/FileStreamSource/config/validate", 200, REAL, VALIDATED),
+    Call("POST", "/connectors", 201, {"name": "{name}", "config": REAL}, INFO),
+    Call("UNTIL", "RUNNING", 0),
+    Call("GET", "/connectors/{name}", 200, fields=INFO),
+    Call("GET", "/connectors/{name}/config", 200, fields=frozenset({"file"})),
+    Call("PUT", "/connectors/{name}/config", 200, {**REAL, "tasks.max": 1}, INFO),
+    Call("GET", "/connectors/{name}/status", 200, fields=STATUS),
+    Call("GET", "/connectors/{name}/topics", 200),
+    Call("UNTIL", "RUNNING", 0),
+    Call("GET", "/connectors/{name}/tasks", 200, fields=frozenset({"id", "config"})),
+    Call("GET", "/connectors/{name}/tasks/0/status", 200, fields=TASK),
+    Call("POST", "/connectors/{name}/tasks/0/restart", 204),
+    Call("POST", "/connectors/{name}/restart", 204),
+    Call("PUT", "/connectors/{name}/pause", 202),
+    Call("PUT", "/connectors/{name}/resume", 202),
+    Call("DELETE", "/connectors/{name}", 204),
+]
+"""The operations of its contract for Kafka Connect."""
+
+
+@pytest.mark.parametrize(
+    "calls", [KCCTL, TERRAFORM, KAFKA_UI], ids=["kcctl", "terraform", "kafka-ui"]
+)
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_the_calls_of_clients_are_answered(
+    built_in: RunningConnect, name: str, calls: list[Call], slash: str
+) -> None:
+    """Each list as it is, and with a slash at the end of every path."""
+    replay(built_in.http, [for_connector(call, name, slash) for call in calls], name)
+
+
+def for_connector(call: Call, name: str, slash: str) -> Call:
+    path, mark, query = call.path.replace("{name}", name).partition("?")
+    if call.method != "UNTIL" and not path.endswith("/"):
+        path += slash
+    body = json.loads(json.dumps(call.body).replace("{name}", name))
+    return call._replace(path=f"{path}{mark}{query}", body=body)
 
 
 def test_terraform_finds_the_configuration_that_it_has_sent_plus_the_name(
@@ -67,20 +207,6 @@ def test_terraform_finds_the_configuration_that_it_has_sent_plus_the_name(
     changed = {**sent, "name": name, "batch.size": "9"}
     assert worker.http.put(f"/connectors/{name}/config", json=changed).json()["config"] == changed
     assert worker.http.get(f"/connectors/{name}").json()["config"] == changed
-
-
-def test_kafka_ui_reads_states_tasks_and_definitions(worker: RunningConnect, name: str) -> None:
-    worker.http.put(f"/connectors/{name}/config", json=SOURCE)
-    eventually(lambda: name in worker.host.plans)
-    status = worker.http.get(f"/connectors/{name}/status").json()
-    assert {"name", "connector", "tasks", "type"} <= set(status)
-    assert {"state", "worker_id"} <= set(status["connector"])
-    path = "/connector-plugins/FileStreamSourceConnector/config/validate"
-    found = worker.http.put(path, json={**SOURCE, "name": name}).json()
-    assert {"name", "error_count", "groups", "configs"} == set(found)
-    for each in found["configs"]:
-        assert {"definition", "value"} == set(each)
-        assert {"name", "value", "recommended_values", "errors", "visible"} == set(each["value"])
 
 
 @pytest.mark.parametrize("text", ["ä ö", "a/b", "a%b", "a?b"])
