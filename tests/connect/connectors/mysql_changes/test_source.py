@@ -1,3 +1,4 @@
+import datetime
 import threading
 import time
 from typing import Any
@@ -610,3 +611,67 @@ def test_a_snapshot_of_another_engine_is_refused(shop: EmptyDatabase) -> None:
     reader.next()
     shop.run("INSERT INTO old VALUES (1, 'a')")
     assert brief(reader.next()) == [(1, "c", None, "a")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [
+        (
+            "adaptive_time_microseconds",
+            {
+                "d": 18263,
+                "t": -3_020_399_000_000,
+                "t6": 3_723_000_004,
+                "dt": 1_577_923_201_000,
+                "dt6": 1_577_923_200_000_001,
+                "at": "2020-01-02T03:04:05Z",
+                "at3": "2020-01-02T03:04:05.600Z",
+            },
+        ),
+        (
+            "connect",
+            {
+                "d": datetime.date(2020, 1, 2),
+                "t6": 3_723_000,
+                "dt": datetime.datetime(2020, 1, 2, 0, 0, 1),
+                "at3": "2020-01-02T03:04:05.600Z",
+            },
+        ),
+    ],
+)
+def test_times_are_encoded_as_debezium_does(
+    shop: EmptyDatabase, mode: str, wanted: dict[str, object]
+) -> None:
+    shop.run(
+        "CREATE TABLE times (id INTEGER PRIMARY KEY, d DATE, t TIME, t6 TIME(6), dt DATETIME, "
+        "dt6 DATETIME(6), at TIMESTAMP NULL, at3 TIMESTAMP(3) NULL)"
+    )
+    time = "-838:59:59" if "t" in wanted else "23:59:59"
+    values = (
+        f"'2020-01-02', '{time}', '01:02:03.000004', '2020-01-02 00:00:01', "
+        "'2020-01-02 00:00:00.000001', '2020-01-02 03:04:05', '2020-01-02 03:04:05.6'"
+    )
+    shop.run("SET time_zone = '+00:00'", f"INSERT INTO times VALUES (1, {values})")
+    name = shop.dialect.login.name
+    options = {"time_precision_mode": mode, "table_include_list": f"{name}.times"}
+    reader = Reader(MySqlChanges(config(shop, **options)))
+    rows = reader.next()
+    shop.run(
+        "SET time_zone = '+00:00'",
+        f"INSERT INTO times VALUES (2, {values})",
+        "DELETE FROM times WHERE id = 1",
+    )
+    changed, deleted, _ = reader.next()
+    for row in (*rows, changed):
+        after = row["value"]["after"]
+        assert {name: after[name] for name in wanted} == wanted
+    assert deleted["value"]["before"]["d"] == wanted["d"]
+
+
+def test_a_duration_is_no_time_of_kafka_connect(shop: EmptyDatabase) -> None:
+    shop.run("CREATE TABLE times (id INTEGER PRIMARY KEY, t TIME)")
+    shop.run("INSERT INTO times VALUES (1, '25:00:00')")
+    name = shop.dialect.login.name
+    options = {"time_precision_mode": "connect", "table_include_list": f"{name}.times"}
+    with pytest.raises(PermanentError, match="25:00:00 is no time of a day"):
+        Reader(MySqlChanges(config(shop, **options))).next()

@@ -1,4 +1,6 @@
+import datetime
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -308,3 +310,71 @@ def test_options_that_cannot_work_are_named(
     with pytest.raises(OptionError) as raised:
         PostgresqlChanges(config(shop, **options)).check()
     assert raised.value.option == named
+
+
+TIMES = (
+    "CREATE TABLE times (id INTEGER PRIMARY KEY, d DATE, t TIME, t3 TIME(3), tz TIMETZ, "
+    "ts TIMESTAMP, ts3 TIMESTAMP(3), at TIMESTAMPTZ, n NUMERIC(12,8), free NUMERIC)"
+)
+VALUES = (
+    "'2020-01-02', '01:02:03.000004', '01:02:03.004', '01:02:03.5+02', '2020-01-02 00:00:00.000001'"
+    ", '1969-12-31 23:59:59.999', '2020-01-02 03:04:05.678+03', 0.00000001, 1.50"
+)
+AS_DEBEZIUM: dict[str, dict[str, object]] = {
+    "adaptive": {
+        "d": 18263,
+        "t": 3_723_000_004,
+        "t3": 3_723_004,
+        "tz": "23:02:03.5Z",
+        "ts": 1_577_923_200_000_001,
+        "ts3": -1,
+        "at": "2020-01-02T00:04:05.678Z",
+    },
+    "adaptive_time_microseconds": {"d": 18263, "t": 3_723_000_004, "t3": 3_723_004_000},
+    "connect": {
+        "d": datetime.date(2020, 1, 2),
+        "t": 3_723_000,
+        "ts": datetime.datetime(2020, 1, 2, 0, 0, 0, 1),
+        "at": "2020-01-02T00:04:05.678Z",
+    },
+}
+
+
+@pytest.mark.parametrize("mode", AS_DEBEZIUM)
+def test_times_are_encoded_as_debezium_does(shop: EmptyDatabase, mode: str) -> None:
+    shop.run(TIMES, f"INSERT INTO times VALUES (1, {VALUES})")
+    options = {"time_precision_mode": mode, "table_include_list": "public.times"}
+    reader = Reader(PostgresqlChanges(config(shop, **options)))
+    (row,) = reader.next()
+    shop.run(
+        f"INSERT INTO times VALUES (2, {VALUES})",
+        "INSERT INTO times VALUES (3)",
+        "DELETE FROM times WHERE id = 1",
+    )
+    changed, empty, deleted, _ = reader.next()
+    for found in (row, changed):
+        after = found["value"]["after"]
+        assert {name: after[name] for name in AS_DEBEZIUM[mode]} == AS_DEBEZIUM[mode]
+    assert set(empty["value"]["after"].values()) == {3, None}
+    assert deleted["value"]["after"] is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [
+        ("precise", (Decimal("0.00000001"), "1.50")),
+        ("double", (1e-8, 1.5)),
+        ("string", ("0.00000001", "1.50")),
+    ],
+)
+def test_decimals_have_the_type_of_the_option(
+    shop: EmptyDatabase, mode: str, wanted: tuple[object, object]
+) -> None:
+    shop.run(TIMES, f"INSERT INTO times VALUES (1, {VALUES})")
+    options = {"decimal_handling_mode": mode, "table_include_list": "public.times"}
+    reader = Reader(PostgresqlChanges(config(shop, **options)))
+    rows = reader.next()
+    shop.run(f"INSERT INTO times VALUES (2, {VALUES})")
+    for row in (*rows, *reader.next()):
+        after = row["value"]["after"]
+        assert (after["n"], after["free"]) == wanted

@@ -2,12 +2,13 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from headrace.connect.connectors.change_events import Envelope
+from headrace.connect.connectors.event_times import TimeEncoding
 from headrace.connect.connectors.jdbc.dialects import TableColumn
 from headrace.connect.connectors.jdbc.mysql import Mysql
 from headrace.connect.connectors.mysql_changes.binlog import BinlogPosition
@@ -43,11 +44,12 @@ class BinlogTableEvents:
     columns: Sequence[TableColumn]
     """Those that are read, with the types that they have in events."""
     tombstones: bool
+    times: Mapping[str, TimeEncoding]
     database: Mysql
 
     @property
     def envelope(self) -> Envelope:
-        return Envelope(self.columns, _SOURCE)
+        return Envelope(self.columns, _SOURCE, self.times)
 
     def snapshot(
         self, rows: pa.StructArray, position: BinlogPosition, now_ms: int

@@ -6,7 +6,6 @@ position are read without locks: a query gives the rows of now, and the changes 
 are undone in them.
 """
 
-import dataclasses
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,6 @@ from headrace.connect.plugin import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.connect.connectors.jdbc.dialects import TableColumn
     from headrace.connect.connectors.jdbc.mysql import Mysql
     from headrace.connect.connectors.mysql_changes.binlog import BinlogPosition
     from headrace.connect.connectors.mysql_changes.events import BinlogTableEvents
@@ -71,12 +69,10 @@ class MySqlChanges(Source):
         "include.schema.changes",
         "max.batch.size",
         "max.queue.size",
-        "poll.interval.ms",
         "schema.history.internal.kafka.bootstrap.servers",
         "schema.history.internal.kafka.topic",
         "snapshot.fetch.size",
         "snapshot.locking.mode",
-        "time.precision.mode",
     )
     options = (
         Option("database.hostname", str, REQUIRED, "The server.", importance="high"),
@@ -100,6 +96,9 @@ class MySqlChanges(Source):
         Option("tombstones.on.delete", bool, True, "Whether a deletion is followed by a null."),
         Option("decimal.handling.mode", str, "precise", "The type of decimals in events.",
                ("precise", "double", "string")),
+        Option("time.precision.mode", str, "", "The type of times in events, as Debezium has it; "
+               "by default dates, timestamps and texts of times.",
+               ("adaptive_time_microseconds", "connect")),
     )  # fmt: skip
 
     database_hostname: str
@@ -116,6 +115,7 @@ class MySqlChanges(Source):
     snapshot_mode: str
     tombstones_on_delete: bool
     decimal_handling_mode: str
+    time_precision_mode: str
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
@@ -279,6 +279,8 @@ class MySqlChanges(Source):
         return self._all_tables()[name]
 
     def _found(self, database: "Mysql", connection: Any) -> "Mapping[str, BinlogTableEvents]":
+        from headrace.connect.connectors.change_events import with_decimals
+        from headrace.connect.connectors.event_times import time_encodings
         from headrace.connect.connectors.mysql_changes.events import BinlogTableEvents
         from headrace.connect.connectors.mysql_changes.table_lookup import (
             known_table,
@@ -303,20 +305,23 @@ class MySqlChanges(Source):
                     f"{', '.join(others)}: leave them out, or set snapshot.mode=no_data"
                 )
         charsets = server_charsets(database, connection)
-        return {
-            str(table): BinlogTableEvents(
+        found = {}
+        for table, _ in wanted:
+            known = [
+                column
+                for column in database.columns(connection, table)
+                if column.key or self._is_column_wanted(f"{table}.{column.name}")
+            ]
+            columns = with_decimals(known, "decimal", self.decimal_handling_mode)
+            found[str(table)] = BinlogTableEvents(
                 self.topic_prefix,
                 known_table(database, connection, table, charsets),
-                [
-                    self._as_event(column)
-                    for column in database.columns(connection, table)
-                    if column.key or self._is_column_wanted(f"{table}.{column.name}")
-                ],
+                columns,
                 self.tombstones_on_delete,
+                time_encodings(columns, self.time_precision_mode, 0, True),
                 database,
             )
-            for table, _ in wanted
-        }
+        return found
 
     def _is_wanted(self, database: str, table: str) -> bool:
         return (
@@ -327,14 +332,6 @@ class MySqlChanges(Source):
 
     def _is_column_wanted(self, column: str) -> bool:
         return _is_listed(self.column_include_list, self.column_exclude_list, column)
-
-    def _as_event(self, column: "TableColumn") -> "TableColumn":
-        import pyarrow as pa
-
-        other = {"double": pa.float64(), "string": pa.string()}.get(self.decimal_handling_mode)
-        if other is None or not column.type.startswith("decimal"):
-            return column
-        return dataclasses.replace(column, arrow=other)
 
 
 def _is_far(start: "BinlogPosition", reached: "BinlogPosition") -> bool:

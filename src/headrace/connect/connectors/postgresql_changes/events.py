@@ -1,12 +1,13 @@
 """Change events in Debezium's envelope, as columns of Arrow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.connect.connectors.change_events import Envelope
+from headrace.connect.connectors.event_times import TimeEncoding
 from headrace.connect.connectors.jdbc.dialects import TableColumn, TableName
 from headrace.connect.connectors.postgresql_changes.pgoutput import (
     RowChange,
@@ -42,10 +43,11 @@ class TableEvents:
     table: TableName
     columns: Sequence[TableColumn]
     tombstones: bool
+    times: Mapping[str, TimeEncoding]
 
     @property
     def envelope(self) -> Envelope:
-        return Envelope(self.columns, _SOURCE)
+        return Envelope(self.columns, _SOURCE, self.times)
 
     @property
     def keys(self) -> Sequence[TableColumn]:

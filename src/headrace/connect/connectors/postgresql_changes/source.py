@@ -47,14 +47,11 @@ class PostgresqlChanges(Source):
 
     aliases = ("io.debezium.connector.postgresql.PostgresConnector",)
     ignored = (
-        "decimal.handling.mode",
         "heartbeat.interval.ms",
         "max.batch.size",
         "max.queue.size",
-        "poll.interval.ms",
         "snapshot.fetch.size",
         "status.update.interval.ms",
-        "time.precision.mode",
     )
     options = (
         Option("database.hostname", str, REQUIRED, "The server.", importance="high"),
@@ -79,6 +76,11 @@ class PostgresqlChanges(Source):
         Option("snapshot.mode", str, "initial", "Whether all rows are read first.",
                ("initial", "no_data", "never")),
         Option("tombstones.on.delete", bool, True, "Whether a deletion is followed by a null."),
+        Option("decimal.handling.mode", str, "precise", "The type of decimals in events.",
+               ("precise", "double", "string")),
+        Option("time.precision.mode", str, "", "The type of times in events, as Debezium has it; "
+               "by default dates, timestamps and texts of times.",
+               ("adaptive", "adaptive_time_microseconds", "connect")),
         Option("max.slot.lag.bytes", int, 2**30, "Warn if a slot holds more than this."),
     )  # fmt: skip
 
@@ -97,6 +99,8 @@ class PostgresqlChanges(Source):
     publication_autocreate_mode: str
     snapshot_mode: str
     tombstones_on_delete: bool
+    decimal_handling_mode: str
+    time_precision_mode: str
     max_slot_lag_bytes: int
 
     def __init__(self, config: Mapping[str, str]) -> None:
@@ -244,6 +248,8 @@ class PostgresqlChanges(Source):
         return self._tables
 
     def _found(self, database: "Postgresql", connection: Any) -> "Mapping[str, TableEvents]":
+        from headrace.connect.connectors.change_events import with_decimals
+        from headrace.connect.connectors.event_times import time_encodings
         from headrace.connect.connectors.postgresql_changes.events import TableEvents
 
         tables = [
@@ -253,16 +259,19 @@ class PostgresqlChanges(Source):
             raise PermanentError(
                 f"the database {self.database_dbname} has no table that table.include.list names"
             )
-        return {
-            str(table): TableEvents(
+        found = {}
+        for table in tables:
+            known = database.columns(connection, table)
+            columns = with_decimals(known, "numeric", self.decimal_handling_mode)
+            found[str(table)] = TableEvents(
                 self.topic_prefix,
                 self.database_dbname,
                 table,
-                database.columns(connection, table),
+                columns,
                 self.tombstones_on_delete,
+                time_encodings(columns, self.time_precision_mode, 6, False),
             )
-            for table in tables
-        }
+        return found
 
     def _is_wanted(self, table: "TableName") -> bool:
         def is_in(patterns: Sequence[str], name: str) -> bool:
