@@ -50,6 +50,28 @@ def test_every_record_comes_back_as_it_was(
     ]
 
 
+@given(
+    st.lists(st.one_of(st.none(), st.integers(0, 253_402_300_799_999)), min_size=1, max_size=40),
+    st.integers(30, 500),
+)
+def test_every_record_has_its_own_timestamp_or_that_of_the_write(
+    times: list[int | None], size: int
+) -> None:
+    values = [b"%d" % number for number in range(len(times))]
+    columns = RecordArrays(
+        None, pa.array(values, pa.binary()), None, pa.array([7, *times], pa.int64()).slice(1)
+    )
+    bounds = cuts(columns.sizes(), size)
+    batches = list(encode(columns, bounds, STAMP, [0] * (len(bounds) - 1)))
+    found = decoded(batches)
+    wanted = [STAMP.timestamp_ms if each is None else each for each in times]
+    assert [record.timestamp for batch in found for record in batch] == wanted
+    assert [record.value for batch in found for record in batch] == values
+    for batch, records in zip(batches, found, strict=True):
+        header = Header._make(checked_header(batch, memoryview(batch), 0, len(batch)))
+        assert header[7:9] == (records[0].timestamp, max(each.timestamp for each in records))
+
+
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_the_header_has_producer_sequence_and_time(codec: int) -> None:
     columns = RecordArrays(None, pa.array([b"x" * 100] * 1000, pa.binary()), None)

@@ -7,6 +7,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from headrace.client.errors import ClientError
@@ -80,6 +81,7 @@ def test_the_address_of_the_cluster_must_be_there() -> None:
         ([VALUE, StructField("topic", BinaryType())], "'topic' is binary; expected string"),
         ([VALUE, StructField("partition", LongType())], "'partition' is bigint; expected int"),
         ([VALUE, StructField("headers", ArrayType(StringType()))], "'headers' is array<string>"),
+        ([VALUE, StructField("record_timestamp", LongType())], "is bigint; expected timestamp"),
     ],
 )
 def test_a_wrong_column_is_refused_by_its_name(fields: list[StructField], words: str) -> None:
@@ -94,7 +96,9 @@ def test_columns_of_sparks_own_sink_and_others_beside_them_are_taken() -> None:
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
         StructField("headers", ArrayType(HEADER)),
+        StructField("record_timestamp", TimestampType()),
         StructField("offset", LongType()),
+        StructField("timestamp", LongType()),
     ]
     check_schema(StructType(fields), None)
 

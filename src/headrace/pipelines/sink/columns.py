@@ -5,8 +5,9 @@
     topic      string; the option `topic` overrides it
     partition  integer; if it is null or missing, Kafka's default partitioner is used
     headers    list of (key string, value binary)
+    record_timestamp  timestamp of the record; if it is null or missing, the time of the write
 
-Other columns are ignored, as in Spark's sink.
+Other columns are ignored, as in Spark's sink; the source's column `timestamp` is one of them.
 """
 
 import itertools
@@ -24,6 +25,7 @@ from pyspark.sql.types import (
     IntegerType,
     StringType,
     StructType,
+    TimestampType,
 )
 
 from headrace.client.errors import ClientError
@@ -37,6 +39,7 @@ EXPECTED = {
     "topic": "string",
     "partition": "int",
     "headers": "array<struct<key: string, value: binary>>",
+    "record_timestamp": "timestamp",
 }
 
 
@@ -78,6 +81,8 @@ def _fits(name: str, kind: DataType) -> bool:
         )
     if name == "partition":
         return isinstance(kind, IntegerType)
+    if name == "record_timestamp":
+        return isinstance(kind, TimestampType)
     return isinstance(kind, StringType) or (name != "topic" and isinstance(kind, BinaryType))
 
 
@@ -163,8 +168,16 @@ def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
 
 def _columns(rows: pa.RecordBatch) -> RecordArrays:
     keys, headers = _column(rows, "key"), _column(rows, "headers")
+    times = _column(rows, "record_timestamp")
     return RecordArrays(
         None if keys is None else keys.cast(pa.binary()),
         rows.column("value").cast(pa.binary()),
         None if headers is None else encode_headers(headers),
+        None if times is None else _milliseconds(times),
     )
+
+
+def _milliseconds(times: pa.Array) -> pa.Int64Array:
+    micros = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    found = micros.fill_null(0).to_numpy(zero_copy_only=False) // 1000
+    return pa.array(found, pa.int64(), mask=np.asarray(micros.is_null()))

@@ -4,6 +4,7 @@ The bytes before, between and after the keys and values are computed for all rec
 numpy; Arrow joins the pieces. The layouts are in `wire/batch.py` and `wire/records.py`.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ Ints = npt.NDArray[np.int64]
 # A length, attributes, two deltas, two lengths: at most this many bytes in addition to the
 # contents.
 LARGEST_FRAME_BYTES = 24
+LARGEST_TIME_BYTES = 9
 # Kafka's clients use lz4's fast mode; the codec's own default is a slow one.
 LZ4_FAST = 0
 
@@ -52,6 +54,8 @@ class RecordArrays:
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
     headers: pa.BinaryArray | None
+    times: pa.Int64Array | None = None
+    """Milliseconds since 1970; null: the time of the write."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -63,6 +67,7 @@ class RecordArrays:
             None if self.keys is None else self.keys.take(index),
             self.values.take(index),
             None if self.headers is None else self.headers.take(index),
+            None if self.times is None else self.times.take(index),
         )
 
     def slice(self, first: int, last: int) -> "RecordArrays":
@@ -71,6 +76,7 @@ class RecordArrays:
             None if self.keys is None else self.keys.slice(first, last - first),
             self.values.slice(first, last - first),
             None if self.headers is None else self.headers.slice(first, last - first),
+            None if self.times is None else self.times.slice(first, last - first),
         )
 
     def sizes(self) -> Ints:
@@ -80,6 +86,8 @@ class RecordArrays:
             sizes += np.maximum(lengths(self.keys), 0)
         if self.headers is not None:
             sizes += lengths(self.headers)
+        if self.times is not None:
+            sizes += LARGEST_TIME_BYTES
         return sizes
 
 
@@ -109,12 +117,23 @@ def encode(
     columns: RecordArrays, bounds: list[int], stamp: Stamp, sequences: list[int]
 ) -> Iterator[bytearray]:
     """One batch for each pair of adjacent `bounds`, with its first sequence number."""
-    starts = np.array(bounds[:-1])
-    deltas = np.arange(bounds[-1]) - np.repeat(starts, np.diff(bounds))
-    offsets, data = parts_of(_records(columns, deltas))
+    starts, counts = np.array(bounds[:-1]), np.diff(bounds)
+    deltas = np.arange(bounds[-1]) - np.repeat(starts, counts)
+    times = firsts = None
+    if columns.times is not None and len(columns):
+        # The timestamp of a batch is that of its first record.
+        times = columns.times.fill_null(stamp.timestamp_ms).to_numpy(zero_copy_only=False)
+        firsts = times[starts]
+        times = times - np.repeat(firsts, counts)
+    offsets, data = parts_of(_records(columns, deltas, times))
     view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
-    for start, end, sequence in zip(bounds, bounds[1:], sequences, strict=False):
-        yield _batch(view[int(offsets[start]) : int(offsets[end])], end - start, stamp, sequence)
+    for place, (start, end) in enumerate(itertools.pairwise(bounds)):
+        first = last = stamp.timestamp_ms
+        if times is not None and firsts is not None:
+            first = int(firsts[place])
+            last = first + int(times[start:end].max())
+        records = view[int(offsets[start]) : int(offsets[end])]
+        yield _batch(records, end - start, stamp, sequences[place], (first, last))
 
 
 def encode_headers(column: pa.Array) -> pa.BinaryArray:
@@ -143,8 +162,8 @@ def lengths(array: pa.BinaryArray) -> Ints:
     return found.astype(np.int64)
 
 
-def _records(columns: RecordArrays, deltas: Ints) -> pa.BinaryArray:
-    """All records, each preceded by its length."""
+def _records(columns: RecordArrays, deltas: Ints, times: Ints | None) -> pa.BinaryArray:
+    """All records, each preceded by its length. `times` are relative to that of their batch."""
     count = len(deltas)
     keys, values = columns.keys, columns.values
     key_sizes = np.full(count, -1, np.int64) if keys is None else lengths(keys)
@@ -153,15 +172,23 @@ def _records(columns: RecordArrays, deltas: Ints) -> pa.BinaryArray:
     delta_n, key_n, value_n = _width(delta_z), _width(key_z), _width(value_z)
     headers = 1 if columns.headers is None else lengths(columns.headers)
     bodies = 2 + delta_n + key_n + np.maximum(key_sizes, 0) + value_n + np.maximum(value_sizes, 0)
+    # Attributes and the timestamp's delta are between the length and the offset: two zero bytes,
+    # unless records have timestamps of their own.
+    time_n: Ints | int = 1
+    if times is not None:
+        time_z = _zigzag(times)
+        time_n = _width(time_z)
+        bodies += time_n - 1
     body_z = (bodies + headers) << 1
     body_n = _width(body_z)
-    # Attributes and the timestamp's delta are two zero bytes between the length and the offset.
-    offsets = _offsets(body_n + 2 + delta_n + key_n)
+    offsets = _offsets(body_n + 1 + time_n + delta_n + key_n)
     head = np.zeros(offsets[-1], np.uint8)
     at = offsets[:-1]
     _put(head, at, body_z, body_n)
-    _put(head, at + body_n + 2, delta_z, delta_n)
-    _put(head, at + body_n + 2 + delta_n, key_z, key_n)
+    if times is not None:
+        _put(head, at + body_n + 1, time_z, _width(time_z))
+    _put(head, at + body_n + 1 + time_n, delta_z, delta_n)
+    _put(head, at + body_n + 1 + time_n + delta_n, key_z, key_n)
     pieces = [_array(offsets, head)]
     if keys is not None:
         pieces.append(_filled(keys))
@@ -170,7 +197,10 @@ def _records(columns: RecordArrays, deltas: Ints) -> pa.BinaryArray:
     return pc.binary_join_element_wise(*pieces, _EMPTY)
 
 
-def _batch(records: memoryview, count: int, stamp: Stamp, sequence: int) -> bytearray:
+def _batch(
+    records: memoryview, count: int, stamp: Stamp, sequence: int, times_ms: tuple[int, int]
+) -> bytearray:
+    """`times_ms` are the timestamps of the first record and of the latest one."""
     packed: bytes | memoryview = records
     if stamp.codec:
         packed = compress(stamp.codec, records, LZ4_FAST if stamp.codec == LZ4 else None)
@@ -178,8 +208,7 @@ def _batch(records: memoryview, count: int, stamp: Stamp, sequence: int) -> byte
     attributes = stamp.codec | (TRANSACTIONAL if stamp.transactional else 0)
     HEADER.pack_into(
         out, 0, 0, HEADER_BYTES - OVERHEAD + len(packed), -1, MAGIC, 0, attributes, count - 1,
-        stamp.timestamp_ms, stamp.timestamp_ms, stamp.producer_id, stamp.producer_epoch,
-        sequence, count,
+        *times_ms, stamp.producer_id, stamp.producer_epoch, sequence, count,
     )  # fmt: skip
     out += packed
     with memoryview(out) as view:
@@ -198,7 +227,7 @@ def _zigzag(values: Ints) -> Ints:
 def _width(raw: Ints) -> Ints:
     """The encoded size of each number."""
     width = np.ones(len(raw), np.int64)
-    for limit in (1 << 7, 1 << 14, 1 << 21, 1 << 28):
+    for limit in (1 << bits for bits in range(7, 63, 7)):
         more = raw >= limit
         if not more.any():
             break
