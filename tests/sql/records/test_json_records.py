@@ -87,7 +87,7 @@ def test_other_documents_are_read_as_spark_reads_them(
         ("decimal(3,2)", b"10"),
         ("decimal(3,2)", b"true"),
         ("binary", b'"*"'),
-        ("date", b'"2026"'),
+        ("date", b'"x"'),
         ("time", b"86400000"),
         ("timestamp", b"99999999999999999"),
         ("array<int>", b"{}"),

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from headrace.client.errors import ClientError
 from headrace.sql.records.errors import UnreadableRecord
+from headrace.sql.records.moments import timestamp_of_text
 from headrace.sql.records.time_patterns import time_pattern
 from headrace.sql.records.values import days, milliseconds
 from headrace.sql.sources import SqlSource
@@ -36,17 +37,9 @@ def row_time(source: SqlSource) -> RowTime | None:
         if isinstance(value, datetime.date):
             return days(value) * _DAY_MS
         if isinstance(value, str):
-            parsed = pattern.parse(value) if pattern is not None else _iso(value)
+            parsed = timestamp_of_text(value) if pattern is None else pattern.parse(value)
             if parsed is not None:
                 return milliseconds(parsed)
         raise UnreadableRecord(f"value: the timestamp column {name} is {value!r}, which is no time")
 
     return moment
-
-
-def _iso(text: str) -> datetime.datetime | None:
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)

@@ -9,11 +9,13 @@ import binascii
 import datetime
 import json
 import math
+import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from headrace.sql.records.errors import WrongValue
 from headrace.sql.records.java_numbers import to_float
+from headrace.sql.records.moments import date_of_text, timestamp_of_text
 from headrace.sql.records.types import INTEGERS, ColumnType, Convert
 
 UTC = datetime.UTC
@@ -22,6 +24,7 @@ LOCAL_EPOCH = datetime.datetime(1970, 1, 1)
 EPOCH_DAY = datetime.date(1970, 1, 1)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _DAY_MICROS = 86_400_000_000
 _NAMES_OF_DOUBLES = {
     "NaN": math.nan,
@@ -180,13 +183,21 @@ def _binary(kind: ColumnType, path: str) -> Convert:
     return convert
 
 
+def _whole(value: object) -> int | None:
+    """A number, which may be written as a text."""
+    if type(value) is int:
+        return value
+    return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else None
+
+
 def _date(kind: ColumnType, path: str) -> Convert:
     def convert(value: object) -> object:
         try:
-            if type(value) is int:
-                return date_of(value)
-            if isinstance(value, str):
-                return datetime.date.fromisoformat(value)
+            number = _whole(value)
+            if number is not None:
+                return date_of(number)
+            if isinstance(value, str) and (date := date_of_text(value)) is not None:
+                return date
             if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
                 return value
         except (OverflowError, ValueError):
@@ -201,9 +212,10 @@ def _timestamp(kind: ColumnType, path: str) -> Convert:
 
     def convert(value: object) -> object:
         try:
-            if type(value) is int:
-                return moment_of(value * 1000).replace(tzinfo=zone)
-            moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+            number = _whole(value)
+            if number is not None:
+                return moment_of(number * 1000).replace(tzinfo=zone)
+            moment = timestamp_of_text(value) if isinstance(value, str) else value
             if isinstance(moment, datetime.datetime):
                 moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
                 return moment.astimezone(UTC).replace(tzinfo=zone)

@@ -1,0 +1,1 @@
+"""Tables as local views, from which pull queries are answered."""
