@@ -134,7 +134,13 @@ class Catalog:
         return [key_of_record(each.statement) for each in self.queries()]
 
     def has_failed(self, kind: str, name: str) -> bool:
+        """Whether the record of an object is there, and cannot be read."""
         return key_of(kind, name) in self.failed
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether there is a record of an object, which may be one that cannot be read."""
+        key = key_of(kind, name)
+        return key in self._records or key in self.failed
 
     # ------------------------------------------------------------------------------------- all
 

@@ -56,6 +56,7 @@ class SqlOptions:
     """Of topics of statements that do not say it; -1: the default of the brokers."""
     topic_prefix: str = ""
     """Before the name of a stream or table, if its statement does not name a topic."""
+    listen: tuple[str, int] = ("127.0.0.1", 8088)
     shown: Mapping[str, str] = field(default_factory=dict)
     """Settings that LIST PROPERTIES shows."""
 
@@ -78,9 +79,15 @@ class SqlServer:
         """The status of the last statements by the id of their command."""
         self.problem = ""
         """Why the server cannot carry out statements; empty if it can."""
+        self.address = "{}:{}".format(*options.listen)
+        """Host and port of the HTTP interface."""
         self._instance = uuid.uuid4().hex
         self._folder: ServiceFolder | None = None
         self._stopping: asyncio.Task[None] | None = None
+
+    def listening(self, port: int) -> None:
+        """The process listens on this port."""
+        self.address = f"{self.options.listen[0]}:{port}"
 
     async def start(self) -> None:
         """Reads the command topic, becomes its writer, and starts the queries; StartFailure."""
