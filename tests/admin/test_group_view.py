@@ -7,7 +7,13 @@ import pytest
 from confluent_kafka import Producer
 
 from headrace.admin.errors import NotFound
-from headrace.admin.group_view import PartitionLag, existing_groups, view_groups
+from headrace.admin.group_view import (
+    PartitionLag,
+    TotalLag,
+    existing_groups,
+    total_lag,
+    view_groups,
+)
 from headrace.admin.record_times import Gap, RecordTime, RecordTimes
 from tests.admin.conftest import CountingCluster, MakeTopic, commit, produce
 from tests.support.stores import eventually
@@ -92,6 +98,17 @@ def test_a_missing_group_is_reported_with_similar_names(
     with pytest.raises(NotFound) as caught:
         existing_groups(cluster, [group + "x"])
     assert group in caught.value.hint
+
+
+def test_a_sum_of_lags_says_what_it_does_not_contain() -> None:
+    known = PartitionLag("a", 0, 3, 10, None)
+    uncommitted, endless = PartitionLag("a", 1, None, 10, None), PartitionLag("a", 2, 3, None, None)
+    assert total_lag([]) == TotalLag(0)
+    assert total_lag([known]) == TotalLag(7)
+    assert total_lag([uncommitted]) == TotalLag(None, "no committed offset in 1 of 1 partition")
+    gaps = "no committed offset in 1 of 3 partitions; no end offset of 1 of 3 partitions"
+    assert total_lag([known, uncommitted, endless]) == TotalLag(7, gaps)
+    assert total_lag([], "not authorized") == TotalLag(None, "not authorized")
 
 
 def test_lag_is_unknown_without_an_offset_or_an_end_and_never_negative() -> None:

@@ -57,7 +57,7 @@ LAST = 3 * MINUTE
         (RECOVERED, [120], 60, LAST, LagStatus.OK),
         # Without lag nothing is wrong.
         (GROWING, [30], 0, 60 * MINUTE, LagStatus.OK),
-        (GROWING, [], None, 60 * MINUTE, LagStatus.OK),
+        (GROWING, [], None, 60 * MINUTE, LagStatus.UNKNOWN),
         ([], [10], 10, LAST, LagStatus.OK),
     ],
 )
@@ -131,6 +131,31 @@ def test_unknown_offsets_stay_unknown() -> None:
     (point,) = history.points("g", "t", 0)
     assert (point.committed, point.end, point.lag) == (None, None, None)
     assert history.group_points("g") == []
+
+
+def test_the_sum_is_unknown_while_the_end_of_a_partition_is() -> None:
+    """A chart that left the partition out would show a lag that falls."""
+    known = view(10, 30)
+    history = LagHistory()
+    for time_ms, end in ((1, 7), (2, None)):
+        other = view(5, end, topic="u")
+        history.observe([replace(known, partitions=known.partitions + other.partitions)], time_ms)
+    assert [(each.time_ms, each.lag) for each in history.group_points("g")] == [(1, 22), (2, None)]
+
+
+def test_a_status_without_a_lag_is_unknown() -> None:
+    for look in (view(10, None), view(None, 50)):
+        history, now_ms = observed(*[look] * 12)
+        assert history.status(look, now_ms).status is LagStatus.UNKNOWN
+    empty = view(None, 0)
+    history, now_ms = observed(*[empty] * 12)
+    assert history.status(empty, now_ms).status is LagStatus.OK, "there is nothing to read"
+
+
+def test_a_group_whose_offsets_cannot_be_read_has_no_status() -> None:
+    refused = replace(view(1, 2), partitions=(), problem="not authorized")
+    history, now_ms = observed(*[refused] * 12)
+    assert history.status(refused, now_ms).status is LagStatus.UNKNOWN
 
 
 def test_the_history_is_bounded_by_moments_by_points_and_by_age() -> None:

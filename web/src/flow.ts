@@ -18,6 +18,8 @@ export interface FlowEdge {
   to: string;
   known_from: string;
   lag: Long | null;
+  /** Why the lag is unknown or too small; empty if it is exact. */
+  lag_gap: string;
   records_per_s: number | null;
 }
 

@@ -32,6 +32,8 @@ class ExporterSnapshot:
     min_isr: Mapping[str, int]
     """min.insync.replicas by topic; empty if the configs may not be read."""
     groups: tuple[GroupView, ...]
+    problem: str = ""
+    """Why groups may be missing; empty if all brokers listed theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def collect(cluster: Cluster, times: RecordTimes | None = None) -> ExporterSnaps
     led = [TopicPartition(topic.name, index) for topic in topics.values() for index in topic.led]
     begins = available_offsets(cluster, dict.fromkeys(led, EARLIEST))
     ends = available_offsets(cluster, dict.fromkeys(led, LATEST))
-    known, _ = list_groups(cluster)
+    known, errors = list_groups(cluster)
     groups = [each for each in describe(cluster, known, known).values() if each.exists]
     return ExporterSnapshot(
         described.cluster_id,
@@ -118,6 +120,7 @@ def collect(cluster: Cluster, times: RecordTimes | None = None) -> ExporterSnaps
         {at: found.offset for at, found in ends.items()},
         _min_isr(cluster, topics),
         tuple(view_groups(cluster, groups, times)),
+        "; ".join(map(str, errors)),
     )
 
 

@@ -5,7 +5,7 @@ It only reads; `group_reset.py` changes groups.
 
 import difflib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -120,31 +120,66 @@ class PartitionLag:
 
 
 @dataclass(frozen=True, slots=True)
+class TotalLag:
+    """The lag in several partitions, as far as it is known."""
+
+    records: int | None
+    """The sum over the partitions with a known lag; None if no lag is known."""
+    gap: str = ""
+    """Why `records` is unknown or too small; empty if it is exact."""
+
+
+def total_lag(rows: Collection[PartitionLag], problem: str = "") -> TotalLag:
+    """The sum of lags; `problem` is why further partitions of the group are unknown."""
+    known = [row.lag for row in rows if row.lag is not None]
+    without_offset = sum(row.committed is None for row in rows)
+    without_end = len(rows) - len(known) - without_offset
+    gaps = [problem] if problem else []
+    if without_offset:
+        gaps.append(f"no committed offset in {_of(without_offset, len(rows))}")
+    if without_end:
+        gaps.append(f"no end offset of {_of(without_end, len(rows))}")
+    return TotalLag(sum(known) if known or not gaps else None, "; ".join(gaps))
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count} of {total} partition{'' if total == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True)
 class GroupView:
     """A group with the lag of its partitions."""
 
     description: DescribedGroup
     partitions: tuple[PartitionLag, ...]
+    problem: str = ""
+    """Why the committed offsets could not be read; empty if they were."""
 
     @property
-    def lag(self) -> int:
-        """The sum over all partitions with a known lag."""
-        return sum(each.lag or 0 for each in self.partitions)
+    def total(self) -> TotalLag:
+        """The lag in all partitions."""
+        return total_lag(self.partitions, self.problem)
+
+    @property
+    def lag(self) -> int | None:
+        """The sum over all partitions with a known lag; None if no lag is known."""
+        return self.total.records
 
     @property
     def delay_s(self) -> float | None:
         """The longest of all partitions with a known delay."""
         return max((p.delay_s for p in self.partitions if p.delay_s is not None), default=None)
 
-    def member_lag(self, member_id: str) -> int:
-        """The sum over the partitions that a member owns."""
-        owned = (each for each in self.partitions if each.owner and each.owner.id == member_id)
-        return sum(each.lag or 0 for each in owned)
+    def member_lag(self, member_id: str) -> TotalLag:
+        """The lag in the partitions that a member owns."""
+        owned = [each for each in self.partitions if each.owner and each.owner.id == member_id]
+        return total_lag(owned)
 
     def as_json(self) -> dict[str, object]:
         return {
             **self.description.as_json(),
             "lag": self.lag,
+            "lag_note": self.total.gap or None,
             "lag_seconds": self.delay_s,
             "members": [_member_json(each) for each in self.description.members],
             "partitions": [each.as_json() for each in self.partitions],
@@ -244,7 +279,7 @@ def view_groups(
 
     A group whose offsets cannot be read has only the partitions that its members own.
     """
-    committed, _ = committed_by_group(cluster, (group.name for group in groups))
+    committed, refused = committed_by_group(cluster, (group.name for group in groups))
     rows = {group.name: _rows(group, committed.get(group.name, {})) for group in groups}
     partitions = {TopicPartition(*at) for found in rows.values() for at in found}
     ends = cluster.retry("end offsets", lambda: end_offsets(cluster, partitions))
@@ -255,6 +290,7 @@ def view_groups(
                 PartitionLag(*at, row.committed, ends.get(at), row.owner)
                 for at, row in rows[group.name].items()
             ),
+            str(refused[group.name]) if group.name in refused else "",
         )
         for group in groups
     ]

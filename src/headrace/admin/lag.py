@@ -31,6 +31,7 @@ class LagStatus(StrEnum):
     """The status of a group in a partition."""
 
     OK = "ok"
+    UNKNOWN = "unknown"
     WARNING = "warning"
     STALLED = "stalled"
     STOPPED = "stopped"
@@ -105,6 +106,7 @@ class GroupStatus:
 
 SEVERITY = (
     LagStatus.OK,
+    LagStatus.UNKNOWN,
     LagStatus.WARNING,
     LagStatus.REWIND,
     LagStatus.STALLED,
@@ -117,6 +119,7 @@ def status_of_commits(
 ) -> LagStatus:
     """Burrow's rules for one partition; commits in their order, and ends of the last minutes.
 
+    - If the lag now is not known, neither is the status.
     - Without lag now the partition is ok.
     - Stopped: no commit for longer than the commits span, and no end of the last minutes shows
       that the group had read everything.
@@ -125,6 +128,8 @@ def status_of_commits(
     - Stalled: commits come and their offset does not change.
     - Warning: the offset moves, and the lag does not fall.
     """
+    if lag is None:
+        return LagStatus.UNKNOWN
     if not lag or not commits:
         return LagStatus.OK
     first, last = commits[0], commits[-1]
@@ -230,9 +235,14 @@ def _status(
     row: PartitionLag, known: Mapping[TopicPartition, _Series], now_ms: int
 ) -> PartitionStatus:
     series = known.get(TopicPartition(row.topic, row.partition))
-    lag = 0 if row.caught_up else row.lag
+    # Without records there is nothing to read, whether an offset is committed or not.
+    lag = 0 if row.caught_up or row.end == 0 else row.lag
     status, complete = (LagStatus.OK, False) if series is None else series.status(lag, now_ms)
     return PartitionStatus(row.topic, row.partition, status, complete, row.lag)
+
+
+def _worst(rows: Sequence[PartitionStatus], lowest: LagStatus) -> LagStatus:
+    return max((lowest, *(each.status for each in rows)), key=SEVERITY.index)
 
 
 def _number(value: int | None) -> int:
@@ -293,23 +303,34 @@ class LagHistory:
             return [] if series is None else series.points()
 
     def group_points(self, group: str) -> list[LagPoint]:
-        """Sums of the partitions known at each time; the delay is the longest of them."""
+        """Sums of the partitions at each time; the delay is the longest of them.
+
+        Partitions without a committed offset do not count. Without the end of another one the sum
+        at that time is unknown.
+        """
         with self._lock:
             rows = [series.points() for series in self._groups.get(group, {}).values()]
         totals: dict[int, tuple[int, int, int]] = {}
+        incomplete: set[int] = set()
         for point in (point for points in rows for point in points):
+            if point.committed is None:
+                continue
             if point.lag is None:
+                incomplete.add(point.time_ms)
                 continue
             committed, end, delay = totals.get(point.time_ms, (0, 0, NOTHING))
             totals[point.time_ms] = (
-                committed + (point.committed or 0),
-                end + (point.committed or 0) + point.lag,
+                committed + point.committed,
+                end + point.committed + point.lag,
                 max(delay, _number(point.delay_ms)),
             )
-        return [
+        known = [
             LagPoint(at, committed, end, _known(delay))
-            for at, (committed, end, delay) in sorted(totals.items())
+            for at, (committed, end, delay) in totals.items()
+            if at not in incomplete
         ]
+        unknown = [LagPoint(at, None, None, None) for at in incomplete]
+        return sorted(known + unknown, key=lambda point: point.time_ms)
 
     def status(self, view: GroupView, now_ms: int) -> GroupStatus:
         """The status of a group that was observed."""
@@ -318,7 +339,7 @@ class LagHistory:
             found = [_status(row, rows, now_ms) for row in view.partitions]
         return GroupStatus(
             view.description.name,
-            max((each.status for each in found), key=SEVERITY.index, default=LagStatus.OK),
+            _worst(found, LagStatus.UNKNOWN if view.problem else LagStatus.OK),
             all(each.complete for each in found),
             tuple(found),
         )

@@ -69,10 +69,19 @@ class RetentionForecast:
     """Whether retention.hold.groups names the group, so that the broker keeps its records."""
 
 
+@dataclass(frozen=True, slots=True)
+class RetentionForecasts:
+    """The forecasts, the most urgent first, and the partitions without one."""
+
+    rows: tuple[RetentionForecast, ...]
+    unknown: tuple[TopicPartition, ...]
+    """Partitions that groups have read, and whose offsets or settings no broker has returned."""
+
+
 def retention_forecast(
     cluster: Cluster, views: Sequence[GroupView], times: RecordTimes, now_ms: int
-) -> list[RetentionForecast]:
-    """All partitions of which a group has unread or lost records, the most urgent first."""
+) -> RetentionForecasts:
+    """All partitions of which a group has unread or lost records."""
     rows = [
         (view.description.name, TopicPartition(row.topic, row.partition), row.committed)
         for view in views
@@ -87,15 +96,14 @@ def retention_forecast(
         if (forecast := _unread(group, at, committed, facts[at])) is not None
     ]
     with_times = _with_times(cluster, found, facts, times)
-    return sorted(
-        (
-            forecast_partition(each, facts[_place(each)], now_ms)
-            for each in with_times
-            # Transaction markers are not lost records.
-            if each.unread or each.lost
-        ),
-        key=_urgency,
-    )
+    forecasts = [
+        forecast_partition(each, facts[_place(each)], now_ms)
+        for each in with_times
+        # Transaction markers are not lost records.
+        if each.unread or each.lost
+    ]
+    unknown = sorted({at for _, at, _ in rows if at not in facts})
+    return RetentionForecasts(tuple(sorted(forecasts, key=_urgency)), tuple(unknown))
 
 
 def _place(forecast: RetentionForecast) -> TopicPartition:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from headrace.admin import group_reset, positions
-from headrace.admin.group_view import GroupView, describe
+from headrace.admin.group_view import GroupView, TotalLag, describe
 from headrace.client.cluster import Cluster
 from headrace.client.groups import delete_groups
 from headrace.console.console_request import ConsoleRequest, whole_number
@@ -60,7 +60,7 @@ async def get_group(request: ConsoleRequest) -> object:
                 "client_id": member.client_id,
                 "host": member.host,
                 "instance_id": member.instance_id,
-                "lag": str(view.member_lag(member.id)),
+                **lag_fields(view.member_lag(member.id)),
                 "partitions": None
                 if member.assignment is None
                 else [f"{topic}-{index}" for topic, index in member.assignment],
@@ -116,7 +116,12 @@ async def delete(request: ConsoleRequest) -> object:
 
 
 def _lag(view: GroupView) -> dict[str, object]:
-    return {"lag": str(view.lag), "lag_seconds": view.delay_s}
+    return {**lag_fields(view.total), "lag_seconds": view.delay_s}
+
+
+def lag_fields(lag: TotalLag) -> dict[str, object]:
+    """A lag for a browser: null or too small if `lag_gap` has a reason."""
+    return {"lag": _text(lag.records), "lag_gap": lag.gap}
 
 
 def _status(request: ConsoleRequest, view: GroupView) -> dict[str, object]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headrace.admin.group_view import GroupView
+from headrace.admin.group_view import GroupView, total_lag
 from headrace.console.connect.connectors import SINK, ConnectorView
 from headrace.console.query_progress import trouble
 from headrace.pipelines.running.progress import Query, QuerySource
@@ -52,6 +52,8 @@ class FlowEdge:
     lag_records: int | None = None
     reported_rows_per_s: float | None = None
     """What a query reports; rates of topics and groups are measured (flow_rates.py)."""
+    lag_gap: str = ""
+    """Why the lag is unknown or too small; empty if it is exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +162,13 @@ def group_edges(view: GroupView) -> Iterator[FlowEdge]:
     node = FlowNode(NodeKind.GROUP, group.name, group.name, group.state)
     for name in sorted({each.topic for each in view.partitions}):
         rows = [each for each in view.partitions if each.topic == name]
-        lags = [each.lag for each in rows if each.lag is not None]
+        lag = total_lag(rows, view.problem)
         committed = any(each.committed is not None for each in rows)
         assigned = any(each.owner is not None for each in rows)
         known = "committed offsets" if committed else "assigned partitions"
         if committed and assigned:
             known = "committed offsets and assigned partitions"
-        yield FlowEdge(topic_node(name), node, known, sum(lags) if lags else None)
+        yield FlowEdge(topic_node(name), node, known, lag.records, lag_gap=lag.gap)
 
 
 def connector_edges(view: ConnectorView, used: Sequence[str]) -> Iterator[FlowEdge]:
@@ -215,7 +217,7 @@ def _rank(query: Query, now_ms: int) -> int:
 
 
 def _group_rank(view: GroupView) -> tuple[bool, int, str]:
-    return not view.description.members, -view.lag, view.description.name
+    return not view.description.members, -(view.lag or 0), view.description.name
 
 
 def _short(sink: str) -> str:

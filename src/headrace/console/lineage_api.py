@@ -20,6 +20,8 @@ async def get_lineage(request: ConsoleRequest) -> object:
         queries, missing["queries"] = [], error.message
     try:
         groups = list(await console.observer.groups())
+        if console.observer.problem:
+            missing["some groups"] = console.observer.problem
     except HttpError as error:
         groups, missing["groups"] = [], error.message
     connectors: list[tuple[ConnectorView, Sequence[str]]] = []
@@ -69,5 +71,6 @@ def _edge(edge: FlowEdge, rates: FlowRates) -> dict[str, object]:
         "to": edge.target.key,
         "known_from": edge.known_from,
         "lag": None if edge.lag_records is None else str(edge.lag_records),
+        "lag_gap": edge.lag_gap,
         "records_per_s": edge.reported_rows_per_s if measured is None else measured,
     }

@@ -40,6 +40,7 @@ class Observer:
         self.views: dict[str, GroupView] = {}
         self.observed_ms = 0
         self.problem = ""
+        """Why groups are missing, or are shown as they were earlier; empty if all are known."""
         self.metrics_page = ""
         """Prometheus text with kafka_exporter's names."""
 
@@ -58,6 +59,13 @@ class Observer:
         if not self.observed_ms:
             raise HttpError(503, self.problem)
         return list(self.views.values())
+
+    @property
+    def gap(self) -> str:
+        """Why the groups are not known, or not all of them; empty if they are."""
+        if not self.observed_ms and not self.problem:
+            return "the groups have not been observed yet"
+        return self.problem
 
     def status(self, view: GroupView) -> GroupStatus:
         """What the group does, by Burrow's rules."""
@@ -86,11 +94,8 @@ class Observer:
             started = time.monotonic()
             try:
                 await self._observe()
-                self.problem = ""
             except HttpError as error:
-                if self.problem != error.message:
-                    _log.warning("the consumer groups cannot be observed: %s", error.message)
-                self.problem = error.message
+                self._failed(error.message)
             except Exception:
                 _log.exception("observing the consumer groups failed")
                 self.problem = "Observing the consumer groups failed; see the console's log"
@@ -105,18 +110,29 @@ class Observer:
         if self._exports:
             snapshot = await self._cluster.run(collect, self._times)
             views: Sequence[GroupView] = snapshot.groups
+            problem = snapshot.problem
             self.metrics_page = await asyncio.to_thread(
                 render, snapshot, by_partition=self._by_partition
             )
         else:
-            views = await self._cluster.run(_view_all, self._times)
+            views, problem = await self._cluster.run(_view_all, self._times)
         now_ms = time.time_ns() // 1_000_000
         self._history.observe(views, now_ms)
         self.views = {each.description.name: each for each in views}
         self.observed_ms = now_ms
+        if problem:
+            self._failed(problem)
+        else:
+            self.problem = ""
+
+    def _failed(self, problem: str) -> None:
+        if self.problem != problem:
+            _log.warning("not all consumer groups can be observed: %s", problem)
+        self.problem = problem
 
 
-def _view_all(cluster: Cluster, times: RecordTimes) -> list[GroupView]:
-    known, _ = list_groups(cluster)
+def _view_all(cluster: Cluster, times: RecordTimes) -> tuple[list[GroupView], str]:
+    """All groups, and why some may be missing."""
+    known, errors = list_groups(cluster)
     groups = [each for each in describe(cluster, known, known).values() if each.exists]
-    return view_groups(cluster, groups, times)
+    return view_groups(cluster, groups, times), "; ".join(map(str, errors))

@@ -97,13 +97,16 @@ async def search(request: ConsoleRequest) -> object:
         raise HttpError(400, f"The search cannot be understood: {error}") from None
     console = request.console
     console.searches.check()
-    ranges = _ranges(request.text("left")) or await console.cluster.run(
-        _search_ranges,
-        request.path["topic"],
-        _partitions(request.text("partitions")),
-        request.text("from"),
-        request.text("to"),
-    )
+    ranges = _ranges(request.text("left"))
+    without_leader: tuple[int, ...] = ()
+    if not ranges:
+        ranges, without_leader = await console.cluster.run(
+            _search_ranges,
+            request.path["topic"],
+            _partitions(request.text("partitions")),
+            request.text("from"),
+            request.text("to"),
+        )
     job = SearchJob(
         topic=request.path["topic"],
         ranges=ranges,
@@ -114,20 +117,25 @@ async def search(request: ConsoleRequest) -> object:
         properties=console.options.client_properties,
         registry=console.registry,
         masks=tuple(console.options.masks.texts()),
+        without_leader=without_leader,
     )
     return HttpStream(console.searches.run(job))
 
 
 def _search_ranges(
     cluster: Cluster, topic: str, wanted: Sequence[int] | None, since: str, until: str
-) -> dict[int, tuple[int, int]]:
-    """The offsets to search, by partition; times bound them through the index of the brokers."""
+) -> tuple[dict[int, tuple[int, int]], tuple[int, ...]]:
+    """The offsets to search, by partition, and the partitions that cannot be searched.
+
+    Times bound the offsets through the index of the brokers.
+    """
     leaders = cluster.existing_topics([topic])[topic].leaders
-    partitions = [
+    chosen = [
         index
         for index in (range(len(leaders)) if wanted is None else wanted)
-        if index < len(leaders) and leaders[index] >= 0
+        if index < len(leaders)
     ]
+    partitions = [index for index in chosen if leaders[index] >= 0]
     bounds = read_bounds(cluster, topic, partitions)
     lows = {index: each.begin for index, each in bounds.items()}
     highs = {index: each.end for index, each in bounds.items()}
@@ -135,7 +143,8 @@ def _search_ranges(
         lows = _starts(cluster, topic, bounds, f"time:{since}")
     if until:
         highs = _starts(cluster, topic, bounds, f"time:{until}")
-    return {index: (lows[index], highs[index]) for index in bounds if lows[index] < highs[index]}
+    ranges = {index: (lows[index], highs[index]) for index in bounds if lows[index] < highs[index]}
+    return ranges, tuple(index for index in chosen if leaders[index] < 0)
 
 
 def _ranges(text: str) -> dict[int, tuple[int, int]]:
@@ -152,7 +161,7 @@ def _ranges(text: str) -> dict[int, tuple[int, int]]:
 
 async def _record(request: ConsoleRequest) -> tuple[Record, bool]:
     offset = whole_number("offset", request.path["offset"])
-    return await request.console.cluster.run(_one, _place(request), offset)
+    return await request.console.cluster.run(one_record, _place(request), offset)
 
 
 def _place(request: ConsoleRequest) -> TopicPartition:
@@ -160,7 +169,8 @@ def _place(request: ConsoleRequest) -> TopicPartition:
     return TopicPartition(request.path["topic"], partition)
 
 
-def _one(cluster: Cluster, place: TopicPartition, offset: int) -> tuple[Record, bool]:
+def one_record(cluster: Cluster, place: TopicPartition, offset: int) -> tuple[Record, bool]:
+    """A record, and whether the broker has set its time; HttpError 404 if there is none."""
     bounds = read_bounds(cluster, place.topic, [place.partition])[place.partition]
     if not bounds.begin <= offset < bounds.end:
         raise HttpError(

@@ -5,10 +5,10 @@ counts are asked for by the rows that a browser shows.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from headrace.admin.group_view import GroupView
-from headrace.admin.topic_view import view_partitions
+from headrace.admin.group_view import GroupView, total_lag
+from headrace.admin.topic_view import PartitionView, view_partitions
 from headrace.admin.volume import topic_volume
 from headrace.client.cluster import Cluster
 from headrace.client.configs import ConfigValue, alter_configs, describe_configs
@@ -21,6 +21,7 @@ from headrace.client.topics import (
     describe_topics,
 )
 from headrace.console.console_request import ConsoleRequest, text_map, whole_number
+from headrace.console.groups_api import lag_fields
 from headrace.service.errors import HttpError
 from headrace.types import ConfigResourceType
 
@@ -57,8 +58,11 @@ async def get_numbers(request: ConsoleRequest) -> object:
     if len(names) > MOST_NUMBERS:
         raise HttpError(400, f"Ask for at most {MOST_NUMBERS} topics at once")
     found = await request.console.cluster.run(_numbers, names)
-    groups = _groups_by_topic(request.console.observer.views.values())
-    return {name: {**numbers, **groups.get(name, {})} for name, numbers in found.items()}
+    observer = request.console.observer
+    views = observer.views.values()
+    return {
+        name: numbers | topic_groups(name, views, observer.gap) for name, numbers in found.items()
+    }
 
 
 async def get_topic(request: ConsoleRequest) -> object:
@@ -146,12 +150,12 @@ async def get_topic_groups(request: ConsoleRequest) -> object:
                     "name": view.description.name,
                     "state": view.description.state,
                     "members": len(view.description.members),
-                    "lag": str(sum(row.lag or 0 for row in rows)),
+                    **lag_fields(total_lag(rows, view.problem)),
                     "lag_seconds": max(delays, default=None),
                     "status": observer.status(view).status,
                 }
             )
-    return {"groups": found}
+    return {"groups": found, "problem": observer.problem}
 
 
 async def get_volume(request: ConsoleRequest) -> object:
@@ -170,27 +174,51 @@ async def get_volume(request: ConsoleRequest) -> object:
     }
 
 
-def _groups_by_topic(views: Iterable[GroupView]) -> dict[str, dict[str, object]]:
-    """How many groups read a topic, and the sum of their lags in it."""
-    groups: dict[str, int] = {}
-    lags: dict[str, int] = {}
-    for view in views:
-        for name in {row.topic for row in view.partitions}:
-            groups[name] = groups.get(name, 0) + 1
-        for row in view.partitions:
-            lags[row.topic] = lags.get(row.topic, 0) + (row.lag or 0)
-    return {name: {"groups": count, "lag": str(lags[name])} for name, count in groups.items()}
+def topic_groups(topic: str, views: Iterable[GroupView], gap: str) -> dict[str, object]:
+    """How many groups read a topic, and the sum of their lags in it.
+
+    With a `gap` there may be more groups; without any view their number is unknown.
+    """
+    views = list(views)
+    reading = [view for view in views if any(row.topic == topic for row in view.partitions)]
+    refused = sum(bool(view.problem) for view in views)
+    if refused and not gap:
+        gap = f"the offsets of {refused} groups cannot be read"
+    if gap and not reading:
+        return {"groups": None, "groups_gap": gap, "lag": None, "lag_gap": gap}
+    rows = [row for view in reading for row in view.partitions if row.topic == topic]
+    return {"groups": len(reading), "groups_gap": gap, **lag_fields(total_lag(rows, gap))}
 
 
-def _numbers(cluster: Cluster, names: Iterable[str]) -> Mapping[str, Mapping[str, object]]:
+def _numbers(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[str, object]]:
     topics = list(describe_topics(cluster, names).values())
+    found = view_partitions(cluster, topics)
+    return {name: topic_numbers(partitions) for name, partitions in found.items()}
+
+
+def topic_numbers(partitions: Sequence[PartitionView]) -> dict[str, object]:
+    """Records and bytes, as far as they are known; the gaps tell what is missing."""
+    records = [
+        None if each.begin is None or each.end is None else each.end - each.begin
+        for each in partitions
+    ]
+    sizes = [each.size_bytes for each in partitions]
     return {
-        name: {
-            "records": str(sum((each.end or 0) - (each.begin or 0) for each in partitions)),
-            "bytes": str(sum(each.size_bytes or 0 for each in partitions)),
-        }
-        for name, partitions in view_partitions(cluster, topics).items()
+        "records": _known_sum(records),
+        "records_gap": _gap(records, "have no leader"),
+        "bytes": _known_sum(sizes),
+        "bytes_gap": _gap(sizes, "have no size that a broker tells"),
     }
+
+
+def _known_sum(values: Sequence[int | None]) -> str | None:
+    known = [each for each in values if each is not None]
+    return str(sum(known)) if known else None
+
+
+def _gap(values: Sequence[int | None], why: str) -> str:
+    missing = values.count(None)
+    return f"{missing} of {len(values)} partitions {why}" if missing else ""
 
 
 def _topic(cluster: Cluster, name: str) -> Mapping[str, object]:

@@ -34,6 +34,24 @@ export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) 
   );
 }
 
+interface AmountProps {
+  /** The number as text; null if nothing of it is known. */
+  value: string | null | undefined;
+  /** Why the number is unknown or too small; empty if it is exact. */
+  gap: string;
+}
+
+/** A number that may be unknown, or known in part. It is never shown as zero or as complete then. */
+export function Amount({ value, gap }: AmountProps): JSX.Element {
+  if (gap === "") return <>{value ?? ""}</>;
+  const text = value === null || value === undefined || value === "" ? `unknown: ${gap}` : `at least ${value}: ${gap}`;
+  return (
+    <span class="unknown" title={text}>
+      {text}
+    </span>
+  );
+}
+
 /** A short word with a colour that repeats its meaning. */
 export function Badge({ kind = "", children }: { kind?: "" | "ok" | "warning" | "bad"; children: ComponentChildren }): JSX.Element {
   return <span class={`badge ${kind}`}>{children}</span>;

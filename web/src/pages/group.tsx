@@ -5,7 +5,7 @@ import { Chart } from "../components/chart";
 import { Dialog, quoted } from "../components/dialog";
 import { GroupStatus } from "../components/group_status";
 import { notify } from "../components/notices";
-import { Badge, Shown } from "../components/states";
+import { Amount, Badge, Shown } from "../components/states";
 import { Table, byNumber, byText } from "../components/table";
 import { count } from "../numbers";
 import { Link, navigate, path } from "../router";
@@ -18,7 +18,8 @@ interface Member {
   client_id: string;
   host: string;
   instance_id: string | null;
-  lag: Long;
+  lag: Long | null;
+  lag_gap: string;
   partitions: string[] | null;
 }
 
@@ -40,7 +41,8 @@ export interface GroupInfo {
   type: string;
   assignor: string | null;
   coordinator: { id: number; host: string; port: number };
-  lag: Long;
+  lag: Long | null;
+  lag_gap: string;
   lag_seconds: number | null;
   status: string;
   status_complete: boolean;
@@ -102,7 +104,9 @@ function Details({ data }: { data: GroupInfo }): JSX.Element {
     <>
       <div class="cards">
         <div class="card">
-          <span class="figure">{count(data.lag)}</span>
+          <span class="figure">
+            <Amount value={count(data.lag)} gap={data.lag_gap} />
+          </span>
           <span>records not read</span>
         </div>
         <div class="card">
@@ -131,7 +135,7 @@ function Details({ data }: { data: GroupInfo }): JSX.Element {
         columns={[
           { key: "client", title: "Client", cell: (row) => row.client_id, compare: byText((row) => row.client_id) },
           { key: "host", title: "Host", cell: (row) => row.host, compare: byText((row) => row.host) },
-          { key: "lag", title: "Lag", cell: (row) => count(row.lag), compare: byNumber((row) => BigInt(row.lag)), number: true },
+          { key: "lag", title: "Lag", cell: (row) => <Amount value={count(row.lag)} gap={row.lag_gap} />, compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true },
           { key: "partitions", title: "Partitions", cell: (row) => (row.partitions === null ? <Badge>unknown assignment</Badge> : row.partitions.join(", ") || "none") },
           { key: "id", title: "Member id", cell: (row) => <code>{row.instance_id ?? row.id}</code>, optional: true },
         ]}
@@ -145,9 +149,9 @@ function Details({ data }: { data: GroupInfo }): JSX.Element {
         columns={[
           { key: "topic", title: "Topic", cell: (row) => <Link to={path("topics", row.topic)}>{row.topic}</Link>, compare: byText((row) => row.topic) },
           { key: "partition", title: "Partition", cell: (row) => row.partition, compare: byNumber((row) => row.partition), number: true },
-          { key: "committed", title: "Committed", cell: (row) => count(row.committed), number: true, optional: true },
-          { key: "end", title: "End", cell: (row) => count(row.end), number: true, optional: true },
-          { key: "lag", title: "Lag", cell: (row) => count(row.lag), compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true },
+          { key: "committed", title: "Committed", cell: (row) => (row.committed === null ? "none" : count(row.committed)), number: true, optional: true },
+          { key: "end", title: "End", cell: (row) => (row.end === null ? "unknown" : count(row.end)), number: true, optional: true },
+          { key: "lag", title: "Lag", cell: (row) => <Amount value={count(row.lag)} gap={lagGap(row)} />, compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true },
           { key: "seconds", title: "Lag in time", cell: (row) => <Seconds row={row} />, compare: byNumber((row) => row.lag_seconds), number: true },
           { key: "status", title: "Status", cell: (row) => <GroupStatus status={row.status} complete />, compare: byText((row) => row.status) },
           { key: "member", title: "Member", cell: (row) => row.member ?? "", compare: byText((row) => row.member ?? ""), optional: true },
@@ -155,6 +159,11 @@ function Details({ data }: { data: GroupInfo }): JSX.Element {
       />
     </>
   );
+}
+
+function lagGap(row: GroupPartition): string {
+  if (row.lag !== null) return "";
+  return row.committed === null ? "no committed offset" : "the partition has no end offset";
 }
 
 function Seconds({ row }: { row: GroupPartition }): JSX.Element {

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { useData, type Loaded } from "../api";
 import { Filter } from "../components/field";
 import { FlowPicture, nodeAddress } from "../components/flow_picture";
-import { Badge, Shown, Unavailable } from "../components/states";
+import { Amount, Badge, Shown, Unavailable } from "../components/states";
 import { Table, byNumber, byText } from "../components/table";
 import type { Flow, FlowEdge, FlowNode } from "../flow";
 import { count, rate } from "../numbers";
@@ -75,7 +75,7 @@ function Flows({ flow }: { flow: Flow }): JSX.Element {
           { key: "from", title: "From", cell: (row) => <NodeName node={nodes.get(row.from)} />, compare: byText((row) => title(row.from)) },
           { key: "to", title: "To", cell: (row) => <NodeName node={nodes.get(row.to)} />, compare: byText((row) => title(row.to)) },
           { key: "rate", title: "Rate", cell: rateText, compare: byNumber((row) => row.records_per_s), number: true },
-          { key: "lag", title: "Lag", cell: (row) => count(row.lag), compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true },
+          { key: "lag", title: "Lag", cell: (row) => <Amount value={count(row.lag)} gap={row.lag_gap} />, compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true },
           { key: "known", title: "Known from", cell: (row) => row.known_from, compare: byText((row) => row.known_from), optional: true },
         ]}
       />

@@ -34,6 +34,7 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
   const [ignoreCase, setIgnoreCase] = useState(param("case") === "ignore");
   const [running, setRunning] = useState<Running>(NOTHING);
   const [error, setError] = useState("");
+  const [withoutLeader, setWithoutLeader] = useState<number[]>([]);
   const source = useRef<EventSource | null>(null);
 
   const stop = (why: string) => {
@@ -45,6 +46,7 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
   const start = async (left: string) => {
     source.current?.close();
     setError("");
+    if (left === "") setWithoutLeader([]);
     const before = left === "" || running.progress === null ? null : ended(running.progress);
     setRunning((old) => ({ ...(left === "" ? NOTHING : { ...old, stopped: "" }), startedAt: Date.now() }));
     const query = new URLSearchParams({ q: text, kind, from: param("since"), to: param("until"), partitions: param("partitions"), left });
@@ -61,6 +63,7 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
       setRunning((old) => ({ ...old, progress, tookMs: Date.now() - old.startedAt }));
       if (progress.done !== undefined) stop(progress.done);
     });
+    opened.addEventListener("without_leader", (event) => setWithoutLeader(JSON.parse((event as MessageEvent<string>).data) as number[]));
     opened.addEventListener("failed", (event) => stop(JSON.parse((event as MessageEvent<string>).data) as string));
     opened.onerror = () => {
       if (source.current !== opened) return;
@@ -121,6 +124,7 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
           {error}
         </p>
       )}
+      {withoutLeader.length > 0 && <p class="error">Partitions without a leader are not searched: {withoutLeader.join(", ")}</p>}
       {running.startedAt > 0 && error === "" && <ProgressLine running={running} active={active} />}
       {running.startedAt > 0 && (running.rows.length > 0 || !active) && error === "" && <RecordTable rows={running.rows} empty="No record matches." />}
     </>

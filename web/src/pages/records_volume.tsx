@@ -58,6 +58,7 @@ export function RecordVolume({ topic }: { topic: string }): JSX.Element {
         <span class="muted">{volume.data && `${count(String(volume.data.records.reduce((total, each) => total + BigInt(each), 0n)))} records`}</span>
       </div>
       {volume.error !== undefined && <ErrorText error={volume.error} />}
+      {volume.data !== undefined && volume.data.missing.length > 0 && <p class="error">Partitions whose leader does not answer are left out: {volume.data.missing.join(", ")}</p>}
       {shown.times.length > 0 && <Chart label="Records over time" times={shown.times} series={shown.series} height={110} onRange={(low, high) => setParams({ volume_from: String(low), volume_to: String(high), from: `time:${low}`, mode: "", open: "" })} />}
       <label class="field">
         <span class="field-label">Start the list at {timeText(moving ?? selected, false)}</span>

@@ -19,9 +19,20 @@ interface ForecastRow {
   held: boolean;
 }
 
+interface Forecast {
+  rows: ForecastRow[];
+  /** Partitions that could not be looked at, the first of them by name. */
+  unknown: string[];
+  unknown_count: number;
+  /** Groups whose offsets could not be read, the first of them by name. */
+  refused_groups: string[];
+  refused_count: number;
+  problem: string;
+}
+
 /** Which group loses unread records next by retention, the most urgent first. */
 export default function Retention(): JSX.Element {
-  const forecast = useData<{ rows: ForecastRow[] }>("/retention", 30_000);
+  const forecast = useData<Forecast>("/retention", 30_000);
   return (
     <div class="page">
       <div class="page-head">
@@ -32,11 +43,15 @@ export default function Retention(): JSX.Element {
       </p>
       <Shown of={forecast}>
         {(data) => (
+          <>
+          {data.problem !== "" && <p class="error">Groups may be missing or out of date: {data.problem}</p>}
+          {data.unknown_count > 0 && <p class="error">Unknown for {count(data.unknown_count)} partitions, because no broker answers for them: {data.unknown.join(", ")}</p>}
+          {data.refused_count > 0 && <p class="error">Unknown for {count(data.refused_count)} groups whose offsets cannot be read: {data.refused_groups.join(", ")}</p>}
           <Table
             label="Unread records"
             rows={data.rows}
             id={(row) => `${row.group} ${row.topic}-${row.partition}`}
-            empty="All groups have read everything."
+            empty={data.problem === "" && data.unknown_count + data.refused_count === 0 ? "All groups have read everything." : "All groups and partitions that are known have been read."}
             columns={[
               { key: "group", title: "Group", cell: (row) => <Link to={path("groups", row.group)}>{row.group}</Link>, compare: byText((row) => row.group) },
               { key: "topic", title: "Partition", cell: (row) => <Link to={path("topics", row.topic)}>{`${row.topic}-${row.partition}`}</Link>, compare: byText((row) => row.topic) },
@@ -46,6 +61,7 @@ export default function Retention(): JSX.Element {
               { key: "limit", title: "Deleted by", cell: (row) => (row.held ? "kept for the group" : (row.limit ?? "nothing")), optional: true },
             ]}
           />
+          </>
         )}
       </Shown>
     </div>

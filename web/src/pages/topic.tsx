@@ -6,7 +6,7 @@ import { Dialog, quoted } from "../components/dialog";
 import { TextField } from "../components/field";
 import { GroupStatus } from "../components/group_status";
 import { notify } from "../components/notices";
-import { Badge, Shown } from "../components/states";
+import { Amount, Badge, Shown } from "../components/states";
 import { Table, byNumber, byText } from "../components/table";
 import { Tabs } from "../components/tabs";
 import { bytes, count } from "../numbers";
@@ -79,9 +79,9 @@ function Partitions({ name }: { name: string }): JSX.Element {
             { key: "leader", title: "Leader", cell: (row) => (row.leader === null ? <Badge kind="bad">none</Badge> : row.leader), compare: byNumber((row) => row.leader) },
             { key: "replicas", title: "Replicas", cell: (row) => row.replicas.join(", ") },
             { key: "in_sync", title: "In sync", cell: (row) => (row.in_sync.length < row.replicas.length ? <Badge kind="warning">{row.in_sync.join(", ")}</Badge> : row.in_sync.join(", ")) },
-            { key: "begin", title: "First offset", cell: (row) => count(row.begin), number: true },
-            { key: "end", title: "End offset", cell: (row) => count(row.end), number: true },
-            { key: "bytes", title: "Size", cell: (row) => bytes(row.bytes), compare: byNumber((row) => (row.bytes === null ? null : BigInt(row.bytes))), number: true },
+            { key: "begin", title: "First offset", cell: (row) => <Amount value={count(row.begin)} gap={row.begin === null ? "no leader" : ""} />, number: true },
+            { key: "end", title: "End offset", cell: (row) => <Amount value={count(row.end)} gap={row.end === null ? "no leader" : ""} />, number: true },
+            { key: "bytes", title: "Size", cell: (row) => <Amount value={bytes(row.bytes)} gap={row.bytes === null ? "no broker tells it" : ""} />, compare: byNumber((row) => (row.bytes === null ? null : BigInt(row.bytes))), number: true },
           ]}
         />
       )}
@@ -93,29 +93,33 @@ interface TopicGroup {
   name: string;
   state: string;
   members: number;
-  lag: Long;
+  lag: Long | null;
+  lag_gap: string;
   lag_seconds: number | null;
   status: string;
 }
 
 function TopicGroups({ name }: { name: string }): JSX.Element {
-  const groups = useData<{ groups: TopicGroup[] }>(`/topics/${encodeURIComponent(name)}/groups`, 5000);
+  const groups = useData<{ groups: TopicGroup[]; problem: string }>(`/topics/${encodeURIComponent(name)}/groups`, 5000);
   return (
     <Shown of={groups}>
       {(data) => (
+        <>
+        {data.problem !== "" && <p class="error">Groups may be missing or out of date: {data.problem}</p>}
         <Table
           label="Groups"
           rows={data.groups}
           id={(row) => row.name}
-          empty="No consumer group reads this topic."
+          empty={data.problem === "" ? "No consumer group reads this topic." : "No consumer group that is known reads this topic."}
           columns={[
             { key: "name", title: "Group", cell: (row) => <Link to={path("groups", row.name)}>{row.name}</Link>, compare: byText((row) => row.name) },
             { key: "status", title: "Status", cell: (row) => <GroupStatus status={row.status} complete />, compare: byText((row) => row.status) },
             { key: "members", title: "Members", cell: (row) => count(row.members), compare: byNumber((row) => row.members), number: true },
-            { key: "lag", title: "Lag", cell: (row) => count(row.lag), compare: byNumber((row) => BigInt(row.lag)), number: true },
+            { key: "lag", title: "Lag", cell: (row) => <Amount value={count(row.lag)} gap={row.lag_gap} />, compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true },
             { key: "seconds", title: "Lag in time", cell: (row) => (row.lag_seconds === null ? "unknown" : durationText(row.lag_seconds * 1000)), compare: byNumber((row) => row.lag_seconds), number: true },
           ]}
         />
+        </>
       )}
     </Shown>
   );

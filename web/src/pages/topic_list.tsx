@@ -1,10 +1,10 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import { post, useData, type Long } from "../api";
+import { ApiError, post, useData, type Long } from "../api";
 import { Dialog, quoted } from "../components/dialog";
 import { Filter, TextField } from "../components/field";
 import { notify } from "../components/notices";
-import { Badge, Shown } from "../components/states";
+import { Amount, Badge, Shown } from "../components/states";
 import { Table, byNumber, byText } from "../components/table";
 import { bytes, count } from "../numbers";
 import { Link, navigate, param, path, setParams } from "../router";
@@ -13,10 +13,14 @@ import { TopicTree } from "./topic_tree";
 import type { TopicRow } from "./topics";
 
 interface Numbers {
-  records: Long;
-  bytes: Long;
-  groups?: number;
-  lag?: Long;
+  records: Long | null;
+  records_gap: string;
+  bytes: Long | null;
+  bytes_gap: string;
+  groups: number | null;
+  groups_gap: string;
+  lag: Long | null;
+  lag_gap: string;
 }
 
 const REFRESH_MS = 10_000;
@@ -62,10 +66,10 @@ export function TopicList(): JSX.Element {
               { key: "name", title: "Topic", cell: (row) => <Link to={path("topics", row.name)}>{row.name}</Link>, compare: byText((row) => row.name) },
               { key: "partitions", title: "Partitions", cell: (row) => count(row.partitions), compare: byNumber((row) => row.partitions), number: true },
               { key: "replicas", title: "Replicas", cell: (row) => row.replication_factor, compare: byNumber((row) => row.replication_factor), number: true, optional: true },
-              { key: "records", title: "Records", cell: (row) => count(numbers.of(row.name)?.records), number: true },
-              { key: "bytes", title: "Size", cell: (row) => bytes(numbers.of(row.name)?.bytes), number: true, optional: true },
-              { key: "groups", title: "Groups", cell: (row) => numbers.of(row.name)?.groups ?? (numbers.of(row.name) ? 0 : ""), number: true, optional: true },
-              { key: "lag", title: "Lag", cell: (row) => count(numbers.of(row.name)?.lag), number: true, optional: true },
+              { key: "records", title: "Records", cell: (row) => <Known of={numbers.of(row.name)} name="records" />, number: true },
+              { key: "bytes", title: "Size", cell: (row) => <Known of={numbers.of(row.name)} name="bytes" />, number: true, optional: true },
+              { key: "groups", title: "Groups", cell: (row) => <Known of={numbers.of(row.name)} name="groups" />, number: true, optional: true },
+              { key: "lag", title: "Lag", cell: (row) => <Known of={numbers.of(row.name)} name="lag" />, number: true, optional: true },
               { key: "state", title: "State", cell: (row) => <State row={row} />, compare: byNumber((row) => row.offline * 1000 + row.under_replicated) },
             ]}
           />
@@ -82,9 +86,17 @@ function State({ row }: { row: TopicRow }): JSX.Element {
   return <Badge kind="ok">ok</Badge>;
 }
 
+/** One of the numbers of a row; nothing until they have come. */
+function Known({ of, name }: { of: Numbers | string | undefined; name: "records" | "bytes" | "groups" | "lag" }): JSX.Element | null {
+  if (of === undefined) return null;
+  if (typeof of === "string") return <Amount value={null} gap={of} />;
+  const value = of[name];
+  return <Amount value={value === null ? null : name === "bytes" ? bytes(value) : count(value)} gap={of[`${name}_gap`]} />;
+}
+
 /** Records and bytes of the topics on the screen, asked for when they appear. */
 function useNumbers() {
-  const known = useRef(new Map<string, { numbers?: Numbers; at: number }>());
+  const known = useRef(new Map<string, { numbers?: Numbers | string; at: number }>());
   const [, redraw] = useState(0);
   const show = async (names: string[]) => {
     const now = Date.now();
@@ -95,9 +107,10 @@ function useNumbers() {
       const found = await post<Record<string, Numbers>>("/topic-numbers", { topics: wanted });
       for (const [name, numbers] of Object.entries(found)) known.current.set(name, { numbers, at: now });
       redraw((turn) => turn + 1);
-    } catch {
-      // The list stays without numbers; the next screen asks again.
-      for (const name of wanted) known.current.delete(name);
+    } catch (error) {
+      // The rows tell why; the next screen asks again.
+      for (const name of wanted) known.current.set(name, { numbers: error instanceof ApiError ? error.message : String(error), at: 0 });
+      redraw((turn) => turn + 1);
     }
   };
   return { show: (names: string[]) => void show(names), of: (name: string) => known.current.get(name)?.numbers };

@@ -21,7 +21,7 @@ def show_group(view: GroupView) -> None:
             "Assignor": group.assignor or "-",
             "Coordinator": f"{at.id} ({at.host}:{at.port})",
             "Members": str(len(group.members)),
-            "Lag": output.records(view.lag) + _behind(view.delay_s),
+            "Lag": _lag(view) + _behind(view.delay_s),
         }
     )
     print()
@@ -58,8 +58,14 @@ def _row(each: PartitionLag) -> tuple[str, ...]:
 
 
 def _total(view: GroupView) -> tuple[str, ...]:
-    total = f"[bold]{view.lag:,}[/]"
+    total = f"[bold]{output.number(view.lag)}[/]"
     return ("[bold]total[/]", "", "", "", total, f"[bold]{output.number(view.delay_s)}[/]", "", "")
+
+
+def _lag(view: GroupView) -> str:
+    total = view.total
+    known = "unknown" if total.records is None else output.records(total.records)
+    return f"{known} ({total.gap})" if total.gap else known
 
 
 def _behind(seconds: float | None) -> str:

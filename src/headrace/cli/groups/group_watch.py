@@ -61,7 +61,7 @@ class Look:
                     "client_id": each.client_id,
                     "host": each.host,
                     "partitions": len(each.assignment or ()),
-                    "lag": self.view.member_lag(each.id),
+                    "lag": self.view.member_lag(each.id).records,
                 }
                 for each in group.members
             ],
@@ -199,7 +199,7 @@ def _facts(look: Look, view: GroupView) -> "RenderableType":
         "group": group.name,
         "state": group.state,
         "members": str(len(group.members)),
-        "lag": f"{view.lag:,}",
+        "lag": output.number(view.lag),
         "done in": _time_left(view.lag, total),
     }
     line = Text(overflow="fold")
@@ -208,8 +208,10 @@ def _facts(look: Look, view: GroupView) -> "RenderableType":
     return line
 
 
-def _time_left(lag: int, total: Rates) -> str:
+def _time_left(lag: int | None, total: Rates) -> str:
     """The time until the group has caught up, at the present rates."""
+    if lag is None:
+        return "-"
     if not lag:
         return "0 s"
     gain = (total.consumed or 0) - (total.arrived or 0)
@@ -239,7 +241,11 @@ def _partitions(look: Look, partitions: list[PartitionLag]) -> "RenderableType":
             )
         )
     total = look.total
-    numbers = (f"{look.view.lag:,}", output.number(total.consumed), output.number(total.arrived))
+    numbers = (
+        output.number(look.view.lag),
+        output.number(total.consumed),
+        output.number(total.arrived),
+    )
     rows.append(("[bold]total[/]", "", "", "", *(f"[bold]{cell}[/]" for cell in numbers), ""))
     columns = (
         "Topic", "Partition", "Committed", "End", "Lag", "Consumed/s", "Arrived/s", "Client",
@@ -257,7 +263,7 @@ def _members(view: GroupView, ids: list[str]) -> "RenderableType":
                 escape(each.client_id),
                 escape(each.host),
                 str(len(each.assignment or ())),
-                lag_text(view.member_lag(each.id)),
+                lag_text(view.member_lag(each.id).records),
             )
             for each in view.description.members
             if each.id in ids

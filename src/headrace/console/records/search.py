@@ -29,6 +29,8 @@ class SearchJob:
     properties: Mapping[str, str] = field(repr=False)
     registry: SchemaClient | None = None
     masks: tuple[str, ...] = ()
+    without_leader: tuple[int, ...] = ()
+    """Partitions that cannot be searched."""
 
     def as_json(self) -> bytes:
         return json.dumps(
@@ -64,7 +66,10 @@ class Searches:
             raise HttpError(429, f"{AT_ONCE} searches run already; stop one of them first")
 
     async def run(self, job: SearchJob) -> AsyncGenerator[bytes, None]:
-        """Server-sent events: `record`, `progress`, and `progress` with `done` as the last."""
+        """Server-sent events: `record`, `progress`, and `progress` with `done` as the last.
+
+        If partitions cannot be searched, the first event is `without_leader`.
+        """
         self._running += 1
         process = None
         try:
@@ -76,6 +81,9 @@ class Searches:
             assert process.stdout is not None
             process.stdin.write(job.as_json())
             process.stdin.close()
+            if job.without_leader:
+                partitions = json.dumps(job.without_leader).encode()
+                yield b"event: without_leader\ndata: %s\n\n" % partitions
             done = False
             while line := await process.stdout.readline():
                 kind = "record" if line.startswith(b'{"record"') else "progress"
