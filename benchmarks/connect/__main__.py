@@ -17,10 +17,11 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.blaster import WORK
 from benchmarks.connect.rows import MANY, ROWS, Bench, ConnectRow, Cost, memory_of_many
-from benchmarks.connect.workers import NAMES, Worker, connect_version
+from benchmarks.connect.workers import NAMES, Worker
 from benchmarks.processes import BUSY_CORES, busy_cores
 from benchmarks.sides import fresh_broker
 from tests.support.databases import PostgresqlServer, postgresql_programs
+from tests.support.kafka_connect_worker import connect_version
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"

@@ -21,15 +21,10 @@ MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
-def connect_version() -> str:
-    """The version of Kafka Connect that the pom names."""
-    found = re.search(r"<kafka\.version>(.*?)</kafka\.version>", POM.read_text())
-    assert found, f"{POM} names no kafka.version"
-    return found[1]
-
-
 def jars() -> Path:
-    folder = ROOT / ".tools" / "connect-benchmark" / connect_version()
+    found = re.search(r"<debezium\.version>(.*?)</debezium\.version>", POM.read_text())
+    assert found, f"{POM} names no debezium.version"
+    folder = ROOT / ".tools" / "connect-benchmark" / found[1]
     if not folder.exists():
         raise SystemExit(
             "the jars of Kafka Connect are missing: scripts/fetch-java-tools connect-benchmark"

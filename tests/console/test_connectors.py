@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -13,8 +12,8 @@ from playwright.sync_api import Browser, expect
 from headrace.testing.running import RunningBroker
 from tests.cli.conftest import execute
 from tests.console.looking import Looking
-from tests.support.connect_worker import SINK, SOURCE, ConnectWorker, connect_missing
 from tests.support.headrace_console import HeadraceConsole
+from tests.support.kafka_connect_worker import SINK, SOURCE, KafkaConnectWorker, connect_missing
 from tests.support.ports import free_port
 from tests.support.stores import eventually
 
@@ -25,17 +24,23 @@ SECRET = "pw-that-nobody-sees"
 @pytest.fixture(scope="module")
 def connect(
     headrace: RunningBroker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ConnectWorker]:
+) -> Iterator[KafkaConnectWorker]:
     reason = connect_missing()
     if reason is not None:
         pytest.skip(reason)
-    with ConnectWorker(headrace.bootstrap_servers, tmp_path_factory.mktemp("connect")) as worker:
+    folder = tmp_path_factory.mktemp("connect")
+    settings = {
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter.schemas.enable": "false",
+        "offset.flush.interval.ms": "1000",
+    }
+    with KafkaConnectWorker(headrace.bootstrap_servers, folder, settings) as worker:
         yield worker
 
 
 @pytest.fixture(scope="module")
 def with_connect(
-    headrace: RunningBroker, connect: ConnectWorker, tmp_path_factory: pytest.TempPathFactory
+    headrace: RunningBroker, connect: KafkaConnectWorker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[HeadraceConsole]:
     folder = tmp_path_factory.mktemp("console")
     options = ("--connect", connect.url, "--set", f"headrace.audit.file={folder}/audit.jsonl")
@@ -115,7 +120,7 @@ def test_a_connector_is_checked_created_stopped_and_deleted(
 
 
 def test_a_hidden_secret_is_stored_unchanged(
-    with_connect: HeadraceConsole, connect: ConnectWorker, topic: str, tmp_path: Path
+    with_connect: HeadraceConsole, connect: KafkaConnectWorker, topic: str, tmp_path: Path
 ) -> None:
     secret = {"value.converter.basic.auth.user.info": SECRET}
     _create(with_connect, topic, SOURCE, topic=topic, file=str(tmp_path / "in.txt"), **secret)
@@ -125,10 +130,10 @@ def test_a_hidden_secret_is_stored_unchanged(
     assert answer.status_code == 200, answer.text
 
     def stored() -> bool:
-        try:
-            found = connect.get(f"/connectors/{topic}/config")
-        except HTTPError:  # Kafka's worker sometimes answers 500 just after a change.
+        answer = connect.http.get(f"/connectors/{topic}/config")
+        if answer.is_error:  # Kafka's worker sometimes answers 500 just after a change.
             return False
+        found = answer.json()
         return found.get("batch.size") == "9" and SECRET in found.values()
 
     wait_for(stored)

@@ -91,11 +91,15 @@ def spark_options() -> str:
     return " ".join((*QUICK_SPARK, f"-XX:SharedArchiveFile={SPARK_CLASSES}", *SILENT_JAVA))
 
 
-def java_command(main_class: str, *arguments: str, options: tuple[str, ...]) -> list[str]:
-    """The command line that runs a class from Kafka's jars."""
+def java_command(
+    main_class: str, *arguments: str, options: tuple[str, ...], folder: Path | None = None
+) -> list[str]:
+    """The command line that runs a class from Kafka's jars, or from those of another folder."""
     reason = missing()
     if reason is not None:
         raise RuntimeError(reason)
+    if folder is not None:
+        return ["java", *options, "-cp", f"{folder}/*", main_class, *arguments]
     starts_quickly = options[: len(QUICK_START)] == QUICK_START
     makes_archive = any(option.startswith(MAKE_ARCHIVE) for option in options)
     if starts_quickly and not makes_archive and _archive().exists():

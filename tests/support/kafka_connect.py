@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.support import java
+from tests.support.kafka_connect_worker import connect_jars
 
 LOADER = "_loader_of_kafka_connect"
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -42,7 +42,7 @@ class KafkaConnect:
         """The gateway knows each class once, so it keeps one loader."""
         found = [
             self._jvm.java.io.File(str(jar)).toURI().toURL()
-            for jar in sorted(java.jars().glob("*.jar"))
+            for jar in sorted(connect_jars().glob("*.jar"))
         ]
         urls = self._array(self._jvm.java.net.URL, found)
         platform = self._jvm.java.lang.ClassLoader.getPlatformClassLoader()

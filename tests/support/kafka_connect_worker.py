@@ -1,27 +1,53 @@
-"""Apache Kafka's own Connect worker as a process, on a free port."""
+"""Apache Kafka's own Connect worker as a process, on a free port, with its connectors for files.
 
+Its jars are those of scripts/java/kafka-connect.pom.xml, whose version is the one that our worker
+says it equals. A broker of this version is among them.
+"""
+
+import re
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import httpx
 
-from tests.support.java import QUICK_START, jars, java_command
+from tests.support.java import QUICK_START, ROOT, java_command, missing
 from tests.support.ports import free_port
 
+POM = ROOT / "scripts" / "java" / "kafka-connect.pom.xml"
+SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 
-def connector_jar() -> Path | None:
-    """The jar with Kafka's file connectors; None if it has not been fetched."""
-    return next(iter(jars().glob("connect-file-*.jar")), None)
+
+def connect_version() -> str:
+    """The version of Kafka Connect that the pom names."""
+    found = re.search(r"<kafka\.version>(.*?)</kafka\.version>", POM.read_text())
+    assert found, f"{POM} names no kafka.version"
+    return found[1]
+
+
+def connect_jars() -> Path:
+    """The folder with the jars."""
+    return ROOT / ".tools" / "kafka-connect" / connect_version()
+
+
+def connect_missing() -> str | None:
+    """None when a worker can run, else a sentence naming what is missing."""
+    if not (connect_jars() / ".complete").exists():
+        return f"no Kafka Connect {connect_version()}: run `make tools`"
+    return missing()
 
 
 class KafkaConnectWorker:
     """One distributed worker; a context manager that stops it."""
 
-    def __init__(self, bootstrap: str, folder: Path, jar: Path) -> None:
+    def __init__(self, bootstrap: str, folder: Path, more: Mapping[str, str] | None = None) -> None:
+        """`more` are further settings."""
         self._folder = folder
+        (jar,) = connect_jars().glob("connect-file-*.jar")
         self.url = f"http://127.0.0.1:{free_port()}"
         plugins = folder / "plugins" / "file"
         plugins.mkdir(parents=True)
@@ -38,6 +64,7 @@ class KafkaConnectWorker:
         for kind in ("config", "offset", "status"):
             settings[f"{kind}.storage.topic"] = f"{folder.name}-{kind}"
             settings[f"{kind}.storage.replication.factor"] = "1"
+        settings |= more or {}
         self.group = settings["group.id"]
         self._file = folder / "worker.properties"
         self._file.write_text("\n".join(f"{name}={text}" for name, text in settings.items()))
@@ -49,7 +76,10 @@ class KafkaConnectWorker:
 
     def __enter__(self) -> Self:
         command = java_command(
-            "org.apache.kafka.connect.cli.ConnectDistributed", str(self._file), options=QUICK_START
+            "org.apache.kafka.connect.cli.ConnectDistributed",
+            str(self._file),
+            options=(*QUICK_START, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+            folder=connect_jars(),
         )
         with (self._folder / "output.txt").open("wb") as output:
             self._process = subprocess.Popen(

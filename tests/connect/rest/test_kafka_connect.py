@@ -15,14 +15,17 @@ from headrace.client.cluster import Cluster
 from headrace.client.config import client_config
 from headrace.connect.adoption import ConnectIsRunning, adoptable
 from tests.connect.running import RunningConnect, running_connect
-from tests.support.java import missing
-from tests.support.kafka_connect_worker import KafkaConnectWorker, connector_jar
+from tests.support.kafka_connect_worker import (
+    KafkaConnectWorker,
+    connect_missing,
+    connect_version,
+)
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
 class Ask(NamedTuple):
-    """One request. With `until`, it is repeated until the connector has this state."""
+    """One request. With `until`, it is repeated until the connector or worker has this state."""
 
     method: str
     path: str
@@ -30,6 +33,7 @@ class Ask(NamedTuple):
     until: str = ""
 
 
+HEALTHY = "healthy"
 SOURCE = {"connector.class": "FileStreamSource", "topic": "t1", "file": "/nowhere/in.txt"}
 SINK = {"connector.class": "FileStreamSink", "topics": "t1,t2", "file": "/tmp/never-written"}
 PARTITION = {"filename": "/nowhere/in.txt"}
@@ -42,7 +46,7 @@ def sink_offset(partition: object, offset: object) -> dict[str, object]:
 
 
 LIFE_OF_A_SOURCE = [
-    Ask("GET", "/health"),
+    Ask("GET", "/health", until=HEALTHY),
     Ask("GET", "/connectors"),
     Ask("POST", "/connectors", {"name": "s1", "config": SOURCE}),
     Ask("GET", "/connectors/s1/status", until="RUNNING"),
@@ -160,13 +164,10 @@ DIFFERENT = {
 def kafka_connect(
     connect_bootstrap: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KafkaConnectWorker]:
-    if reason := missing():
+    if reason := connect_missing():
         pytest.skip(reason)
-    jar = connector_jar()
-    if jar is None:
-        pytest.skip("no jar with Kafka's file connectors: run `make tools`")
     folder = tmp_path_factory.mktemp("kafka-connect")
-    with KafkaConnectWorker(connect_bootstrap, folder, jar) as running:
+    with KafkaConnectWorker(connect_bootstrap, folder) as running:
         yield running
 
 
@@ -180,6 +181,8 @@ def answer(http: httpx.Client, ask: Ask) -> tuple[int, object, str]:
     deadline = time.monotonic() + 60
     while True:
         found = http.request(ask.method, ask.path, json=ask.body)
+        if ask.until == HEALTHY and found.json()["status"] == HEALTHY:
+            break
         state = found.json().get("connector", {}).get("state") if ask.until else ""
         tasks = found.json().get("tasks", ()) if ask.until else ()
         has_tasks = bool(tasks) or ask.until != "RUNNING"
@@ -211,6 +214,14 @@ def test_the_answers_are_those_of_kafka_connect(
     for number, ask in enumerate(asks):
         expected = answer(theirs, ask)
         assert answer(quiet_worker.http, ask) == expected, f"request {number}: {ask}"
+
+
+def test_the_version_is_that_of_the_compared_kafka_connect(
+    theirs: httpx.Client, quiet_worker: RunningConnect
+) -> None:
+    versions = [http.get("/").json()["version"] for http in (theirs, quiet_worker.http)]
+    assert versions == [connect_version()] * 2
+    assert set(theirs.get("/").json()) == set(quiet_worker.http.get("/").json())
 
 
 @pytest.mark.parametrize(("request_line", "why"), DIFFERENT.items())
