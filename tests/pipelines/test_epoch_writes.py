@@ -48,10 +48,11 @@ def topic(bootstrap: str) -> str:
 
 
 @contextmanager
-def task(number: int) -> Iterator[None]:
+def task(number: int, properties: Mapping[str, str]) -> Iterator[None]:
     """Spark's context of a task, in this process."""
     context = TaskContext._getOrCreate()
     context._partitionId = number
+    context._localProperties = dict(properties)
     try:
         yield
     finally:
@@ -67,6 +68,7 @@ class Write:
     query: str
     epoch: int
     options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
     pickled: bytes = b""
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class Write:
     def tasks(self, numbers: Sequence[int] = range(TASKS), text: str = "row") -> list[TaskDone]:
         done = []
         for number in numbers:
-            with task(number):
+            with task(number, self.properties):
                 done.append(self.writer.write(iter([self.rows_of(number, text)])))
         return done
 
@@ -279,4 +281,33 @@ def test_an_aborted_write_leaves_no_rows_and_is_repeated(bootstrap: str, topic: 
     first = Write(bootstrap, topic, "q", 0)
     first.writer.abort([*first.tasks(text="aborted"), None])
     Write(bootstrap, topic, "q", 0).run()
+    assert written(bootstrap, topic) == rows(0)
+
+
+def test_a_second_write_of_a_run_is_refused_and_not_taken_for_a_repetition(
+    bootstrap: str, topic: str
+) -> None:
+    query = str(uuid.uuid4())
+
+    def write(run: str, name: str = query) -> list[TaskDone]:
+        properties = {"sql.streaming.queryId": query, "spark.jobGroup.id": run}
+        return Write(bootstrap, topic, name, 0, properties=properties).run()
+
+    run = str(uuid.uuid4())
+    write(run)
+    with pytest.raises(LedgerError, match=r"written in this run.*\.option\(\"query\""):
+        write(run)
+    write(run, f"{query}-late")
+    # The query is restarted and repeats the epoch.
+    assert [each.records for each in write(str(uuid.uuid4()))] == [0] * TASKS
+    assert written(bootstrap, topic) == sorted(2 * rows(0))
+
+
+@pytest.mark.parametrize("group", ["my jobs", "", "c3b1d5de-3a57-4c3e-bb6e-1d1d1bd2b0a5"])
+def test_a_job_group_of_the_program_does_not_hinder_a_repetition(
+    bootstrap: str, topic: str, group: str
+) -> None:
+    properties = {"spark.jobGroup.id": group, "sql.streaming.queryId": group}
+    for _ in range(2):
+        Write(bootstrap, topic, "q", 0, properties=properties).run()
     assert written(bootstrap, topic) == rows(0)

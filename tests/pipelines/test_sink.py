@@ -247,14 +247,14 @@ def test_a_driver_that_was_thought_dead_commits_nothing(query: Query) -> None:
 
 def test_an_abort_frees_the_readers_at_once_but_spares_what_is_decided(query: Query) -> None:
     done = query.tasks(0)
-    query.sink().abort([*done, None], ledger=True)
+    query.sink().abort([*done, None])
     with query.cluster() as cluster:
         name = query.ledger().task_id(Epoch(query.name, 0), 0)
         assert done[0].entry is not None
         assert not query.ledger().end(cluster, name, done[0].entry)
     decided = query.tasks(0)
     query.decide(0, decided)
-    query.sink().abort(decided, ledger=True)
+    query.sink().abort(decided)
     assert [each.records for each in query.run(0)] == [0] * TASKS
     assert query.rows() == expected(1)
 

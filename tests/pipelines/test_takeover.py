@@ -104,7 +104,7 @@ def test_a_driver_that_is_thought_dead_decides_nothing_more(
     done = first.tasks(2)
     with pytest.raises(LedgerError, match="another driver"):
         first.sink().commit(done, ledger=True)
-    first.sink().abort(done, ledger=True)
+    first.sink().abort(done)
     assert second.rows() == expected(1)
     second.run(0)
     assert len(second.rows()) == 2 * len(expected(1))

@@ -2,10 +2,12 @@
 
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 QUERY_ID = "sql.streaming.queryId"
 EPOCH_ID = "streaming.sql.batchId"
+# Spark runs the jobs of a query in a group with the id of its run.
+RUN_ID = "spark.jobGroup.id"
 LONGEST_NAME = 200
 # The ledger adds these endings to the name of a query.
 _RESERVED_ENDING = re.compile(r"\.(more-)?[0-9]+$")
@@ -17,6 +19,8 @@ class Epoch:
 
     query: str
     number: int
+    run: uuid.UUID | None = field(default=None, compare=False)
+    """The run of the query, from its start to its end, that writes the epoch; None if unknown."""
 
 
 def batch_job() -> Epoch:
@@ -52,6 +56,23 @@ def of_stream() -> Epoch:
             f"{EPOCH_ID}={number!r}); without it a replayed epoch cannot be recognised"
         )
     return Epoch(str(query), int(number))
+
+
+def run_of_query() -> uuid.UUID | None:
+    """The run of the streaming query in whose `foreachBatch` this task writes, if it is known.
+
+    A program may have a job group of its own; only a group that can be a run is taken for one.
+    """
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    group = task and task.getLocalProperty(RUN_ID)
+    if not group or group == task.getLocalProperty(QUERY_ID):
+        return None
+    try:
+        return uuid.UUID(group)
+    except ValueError:
+        return None
 
 
 def task_number() -> int:

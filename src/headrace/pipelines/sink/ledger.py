@@ -8,7 +8,8 @@ still runs is fenced. A marker in each task's transaction, an offset in a group 
 later whether the transaction was committed or aborted by its timeout.
 
     group and transactional id           offset       metadata
-    PREFIX.QUERY                         epoch + 1    the number of tasks and the first entries
+    PREFIX.QUERY                         epoch + 1    the number of tasks and the first entries;
+                                                      for a batch write the run of its query
     PREFIX.QUERY.more-N                  epoch + 1    further entries, written before
     PREFIX.QUERY.TASK                    epoch + 1    (the marker)
 
@@ -23,6 +24,7 @@ metadata (`takeover.py`).
 import base64
 import struct
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,6 +40,8 @@ from headrace.types import TopicPartition
 ENTRIES_A_GROUP = 250
 # A live driver needs a few milliseconds to decide.
 PENDING_S = 2.0
+ONGOING = "Ongoing"
+"""The state of an open transaction."""
 _HEAD = struct.Struct(">I")
 _ENTRY = struct.Struct(">qh")
 
@@ -70,6 +74,8 @@ class Page:
 
     epoch: int
     entries: tuple[LedgerEntry, ...]
+    run: uuid.UUID | None = None
+    """The run of the query that decided; known for batch writes only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,9 @@ class Ledger:
             return None
         number, data = head
         (count,) = _HEAD.unpack_from(data)
-        entries = _entries(data[_HEAD.size :])
+        end = _HEAD.size + min(count, ENTRIES_A_GROUP) * _ENTRY.size
+        entries = _entries(data[_HEAD.size : end])
+        run = uuid.UUID(bytes=data[end:]) if data[end:] else None
         more = 0
         while len(entries) < count:
             found = self._read(cluster, query, f"{self.prefix}.{query}.more-{more}")
@@ -104,7 +112,7 @@ class Ledger:
                 )
             entries += _entries(found[1])
             more += 1
-        return Page(number - 1, tuple(entries))
+        return Page(number - 1, tuple(entries), run)
 
     def begin(self, cluster: Cluster, query: str) -> ProducerIdentity:
         """Become the query's only driver; the previous one is fenced."""
@@ -140,7 +148,8 @@ class Ledger:
         ]
         name = f"{self.prefix}.{query}"
         texts = {f"{name}.more-{n}": _packed(part) for n, part in enumerate(pages[1:])}
-        texts[name] = _HEAD.pack(len(entries)) + _packed(pages[0])
+        run = page.run.bytes if page.run is not None else b""
+        texts[name] = _HEAD.pack(len(entries)) + _packed(pages[0]) + run
         for group, data in texts.items():
             self._write(cluster, driver, group, page.epoch, base64.b64encode(data).decode())
         producing.end_transaction(cluster, driver, commit=True)

@@ -28,12 +28,20 @@ from headrace.client import producing
 from headrace.client.cluster import Cluster
 from headrace.client.errors import ClientError
 from headrace.client.producing import ProducerIdentity
+from headrace.client.transactions import describe_transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.sink import epoch as epochs
 from headrace.pipelines.sink.columns import PartitionRecords, RowSorter, check_schema
 from headrace.pipelines.sink.encoding import Stamp, cuts, encode
 from headrace.pipelines.sink.epoch import Epoch
-from headrace.pipelines.sink.ledger import Ledger, LedgerEntry, LedgerError, Page, check_history
+from headrace.pipelines.sink.ledger import (
+    ONGOING,
+    Ledger,
+    LedgerEntry,
+    LedgerError,
+    Page,
+    check_history,
+)
 from headrace.pipelines.sink.options import SinkOptionError, SinkOptions, parse_options
 from headrace.pipelines.sink.output_modes import COMPLETE_REFUSED, OVERWRITE_REFUSED
 from headrace.pipelines.sink.producer import BatchProducer
@@ -46,6 +54,11 @@ from headrace.types import TopicPartition
 # Rows are gathered to this size before they are sorted by partition and encoded.
 CHUNK_BYTES = 4 << 20
 ABORT_S = 5.0
+
+# What follows if transactions were lost.
+REPLAYED = "Run the query again: it writes the missing rows"
+WHOLE = "None of the rows are in the topic: run the write again"
+PARTIAL = "The rows of the other tasks are in the topic, and a second write would add them again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +133,15 @@ class TopicSink:
         if page.epoch > epoch.number:
             raise LedgerError(
                 f"epoch {epoch.number} of query {epoch.query} has ended: the ledger is at epoch "
-                f"{page.epoch}; another driver runs this query, or an older checkpoint was restored"
+                f"{page.epoch}; another driver runs this query, or its checkpoint was replaced by "
+                "an older or a new one"
+            )
+        if page.run is not None and page.run == epoch.run:
+            raise LedgerError(
+                f"epoch {epoch.number} of query {epoch.query} has been written in this run of the "
+                "query. A second write of an epoch to the same topic needs a name of its own in "
+                'the option query, such as .option("query", f"{query}-late"). If this is another '
+                "attempt after an error, restart the query: it completes the write"
             )
         if task < len(page.entries):
             name = self._ledger.task_id(epoch, task)
@@ -221,13 +242,19 @@ class TopicSink:
                 open_tasks = dict(enumerate(page.entries))
             else:
                 open_tasks = {each.task: each.entry for each in done if each.entry is not None}
+                # No later run completes this write, so that nothing is committed if a part is lost.
+                self._check_lost(epoch, _not_open(cluster, self._ledger, epoch, open_tasks), WHOLE)
             lost = _end_all(cluster, self._ledger, epoch, open_tasks)
+        self._check_lost(epoch, lost, REPLAYED if ledger else PARTIAL)
+
+    def _check_lost(self, epoch: Epoch, lost: Sequence[int], then: str) -> None:
         if lost:
             raise LedgerError(
-                f"the transactions of tasks {lost} of epoch {epoch.number} were lost before they "
-                "could be committed: a later attempt replaced them, or "
+                f"the transactions of tasks {list(lost)} of epoch {epoch.number} were lost before "
+                "they could be committed: a later attempt of a task replaced them (speculation, a "
+                "lost executor, or a request that the broker executed after its timeout), or "
                 f"kafka.transaction.timeout.ms={self._options.transaction_ms} is shorter than the "
-                "epoch. Run the query again: it writes the missing rows"
+                f"epoch. {then}"
             )
 
     def _decide(self, cluster: Cluster, epoch: Epoch, done: Sequence[TaskDone]) -> Page:
@@ -248,7 +275,7 @@ class TopicSink:
                     f"in the ledger of query {epoch.query}; was the ledger deleted?"
                 )
             entries = tuple(each.entry for each in done if each.entry is not None)
-            decided = Page(epoch.number, entries)
+            decided = Page(epoch.number, entries, epoch.run)
         else:
             decided = _replaced(epoch, page, done)
             if decided == page:
@@ -256,17 +283,16 @@ class TopicSink:
         self._ledger.decide(cluster, driver, epoch.query, decided)
         return decided
 
-    def abort(self, messages: Sequence[TaskDone | None], ledger: bool) -> None:
-        """Abort the open transactions of the tasks, unless the epoch is decided."""
+    def abort(self, messages: Sequence[TaskDone | None]) -> None:
+        """Abort the open transactions of an epoch's tasks, unless it is decided."""
         done = [message for message in messages if message is not None and message.entry]
         if not done:
             return
         epoch = done[0].epoch
         with contextlib.suppress(KafkaError, ClientError), _briefly(self._options) as cluster:
-            if ledger:
-                page = self._ledger.read(cluster, epoch.query)
-                if page is not None and page.epoch >= epoch.number:
-                    return
+            page = self._ledger.read(cluster, epoch.query)
+            if page is not None and page.epoch >= epoch.number:
+                return
             for each in done:
                 if each.entry is not None:
                     name = self._ledger.task_id(epoch, each.task)
@@ -275,6 +301,15 @@ class TopicSink:
                     )
                     with contextlib.suppress(KafkaError):
                         producing.end_transaction(cluster, producer, commit=False)
+
+    def abort_job(self, job: Epoch, tasks: int) -> None:
+        """Abort all transactions of a write without a ledger, also those of unknown attempts."""
+        if not self._options.exactly_once:
+            return
+        with contextlib.suppress(KafkaError, ClientError), _briefly(self._options) as cluster:
+            for task in range(tasks):
+                with contextlib.suppress(KafkaError):
+                    producing.init_producer(cluster, self._ledger.task_id(job, task))
 
 
 class BatchWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
@@ -292,13 +327,17 @@ class BatchWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
         self._epoch = sink.epoch or epochs.batch_job()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        return self._sink.write(self._epoch, epochs.task_number(), iterator, self._ledger)
+        epoch = replace(self._epoch, run=epochs.run_of_query()) if self._ledger else self._epoch
+        return self._sink.write(epoch, epochs.task_number(), iterator, self._ledger)
 
     def commit(self, messages: Sequence[TaskDone | None]) -> None:
         self._sink.commit(messages, self._ledger, self._epoch if self._ledger else None)
 
     def abort(self, messages: Sequence[TaskDone | None]) -> None:
-        self._sink.abort(messages, self._ledger)
+        if self._ledger:
+            self._sink.abort(messages)
+        else:
+            self._sink.abort_job(self._epoch, len(messages))
 
 
 class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -314,7 +353,7 @@ class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[mi
         self._sink.commit(messages, ledger=True)
 
     def abort(self, messages: Sequence[TaskDone | None], batchId: int) -> None:
-        self._sink.abort(messages, ledger=True)
+        self._sink.abort(messages)
 
 
 def make_sink(
@@ -386,6 +425,21 @@ def _layers(
 # ------------------------------------------------------------------------------------ transactions
 
 
+def _not_open(
+    cluster: Cluster, ledger: Ledger, epoch: Epoch, entries: Mapping[int, LedgerEntry]
+) -> list[int]:
+    """The tasks whose transactions have ended or have another producer."""
+    names = {task: ledger.task_id(epoch, task) for task in entries}
+    found = describe_transactions(cluster, names.values())
+    return [
+        task
+        for task, entry in entries.items()
+        if (now := found.get(names[task])) is None
+        or now.state != ONGOING
+        or (now.producer_id, now.epoch) != (entry.producer_id, entry.producer_epoch)
+    ]
+
+
 def _end_all(
     cluster: Cluster, ledger: Ledger, epoch: Epoch, entries: Mapping[int, LedgerEntry]
 ) -> list[int]:
@@ -403,7 +457,7 @@ def _replaced(epoch: Epoch, page: Page, done: Sequence[TaskDone]) -> Page:
     if again and len(done) != len(page.entries):
         raise _other_tasks(epoch, page, sorted(again))
     entries = tuple(again.get(task) or entry for task, entry in enumerate(page.entries))
-    return Page(page.epoch, entries)
+    return Page(page.epoch, entries, page.run)
 
 
 def _other_tasks(epoch: Epoch, page: Page, lost: Sequence[int]) -> LedgerError:

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from headrace.client import producing
 from headrace.client.cluster import Cluster
 from headrace.client.transactions import list_transactions
-from headrace.pipelines.sink.ledger import Ledger, LedgerError
+from headrace.pipelines.sink.ledger import ONGOING, Ledger, LedgerError
 from headrace.pipelines.sink.options import parse_options
 from headrace.pipelines.topics import ready_topic
 
-ONGOING = "Ongoing"
 NOT_ENDED = (ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 LOOK_S = 0.05
 _QUERY_AND_TASK = r"\.([0-9a-f-]{32,36})\.([0-9]+)"
