@@ -7,15 +7,17 @@ down earlier.
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import shutil
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.hosting import ConnectorPlan, HostedStatus, Progress, RunState
 from headrace.connect.letter_orders import LetterOrder, LettersRefused, LetterView
-from headrace.pipelines.host.driver_process import DriverGone, DriverProcess
+from headrace.pipelines.host.driver_process import JAVA_KILLED, DriverGone, DriverProcess
 from headrace.pipelines.host.retries import FailureKind, WantedQuery
 from headrace.pipelines.host.supervised_driver import RESPONDS_WITHIN_S, SupervisedDriver
 
@@ -24,8 +26,12 @@ LETTERS_WITHIN_S = 80.0
 GONE = 503
 """The HTTP status if the driver does not respond."""
 QUIET_S = 60.0
+CULPRIT_S = 600.0
+"""A connector with which the shared driver ends twice in this time gets a driver of its own."""
 SHARED = ""
 DRIVER = "headrace.connect.host.driver"
+
+log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -33,15 +39,19 @@ class _Wanted(WantedQuery):
     """A connector that should run."""
 
     plan: ConnectorPlan
+    has_own_driver: bool
+    ended_drivers: list[float] = dataclasses.field(default_factory=list)
+    """When the shared driver ended while this connector was at work, by the loop's clock."""
 
     @classmethod
     def of(cls, plan: ConnectorPlan) -> "_Wanted":
-        return cls(plan.name, {"plan": dataclasses.asdict(plan)}, plan=plan)
+        own = plan.config.get("headrace.driver", "shared") == "own"
+        message = {"plan": dataclasses.asdict(plan)}
+        return cls(plan.name, message, plan=plan, has_own_driver=own)
 
     @property
     def driver(self) -> str:
-        own = self.plan.config.get("headrace.driver", "shared") == "own"
-        return self.plan.name if own else SHARED
+        return self.plan.name if self.has_own_driver else SHARED
 
 
 @dataclasses.dataclass(slots=True)
@@ -81,8 +91,15 @@ class SparkHost:
         """The driver of a kind; it is started if it does not run."""
         if kind not in self._drivers:
             runs = self._runs if kind == SHARED else {}
-            self._drivers[kind] = _ConnectDriver(self._settings, self._wanted, kind, runs)
+            self._drivers[kind] = _ConnectDriver(
+                self._settings, self._wanted, kind, runs, self._isolate
+            )
         return self._drivers[kind]
+
+    def _isolate(self, wanted: _Wanted) -> None:
+        """Give a connector a driver of its own, until it is stopped."""
+        wanted.has_own_driver = True
+        self._driver(wanted.driver)
 
     async def stop(self, name: str) -> None:
         """When it returns, the connector writes nothing more."""
@@ -208,13 +225,21 @@ class _ConnectDriver(SupervisedDriver):
         wanted: Mapping[str, _Wanted],
         kind: str,
         runs: Mapping[str, _LetterRun],
+        isolate: Callable[[_Wanted], None],
     ) -> None:
         self._runs = runs
+        self._isolate = isolate
+        self._connectors = wanted
+        self._driver = kind
         super().__init__(
             "connector",
             lambda: DriverProcess.start(DRIVER, dataclasses.asdict(settings)),
-            lambda: [each for each in wanted.values() if each.driver == kind],
+            self._own,
         )
+
+    def _own(self) -> list[_Wanted]:
+        """The connectors of this driver, in the order in which they were started."""
+        return [each for each in self._connectors.values() if each.driver == self._driver]
 
     async def ask_about_letters(
         self, plan: ConnectorPlan, step: Mapping[str, object]
@@ -233,6 +258,38 @@ class _ConnectDriver(SupervisedDriver):
     def _process_began(self) -> None:
         for run in self._runs.values():
             run.sent = not run.runs
+
+    def _process_ended(self, status: int | None) -> None:
+        # A connector does not send SIGKILL: the kernel or an operator did.
+        if self._driver == SHARED and status not in (-signal.SIGKILL, JAVA_KILLED):
+            self._find_culprit()
+
+    def _find_culprit(self) -> None:
+        """Move a connector to a driver of its own, if it was at work at two ends in ten minutes.
+
+        If that is true of several, the one that was started last is moved, and the others if the
+        driver ends again.
+        """
+        now = asyncio.get_running_loop().time()
+        at_work = [each for each in self._own() if each.sent and self._is_at_work(each.name)]
+        for each in at_work:
+            recent = [moment for moment in each.ended_drivers if now - moment < CULPRIT_S]
+            each.ended_drivers = [*recent, now]
+        suspects = [each for each in at_work if len(each.ended_drivers) > 1]
+        if suspects:
+            culprit = suspects[-1]
+            culprit.restarts += 1
+            culprit.sentence = (
+                "the Spark driver has ended twice within ten minutes while this connector was at "
+                "work; it has a driver of its own now"
+            )
+            log.warning("connector %s: %s", culprit.name, culprit.sentence)
+            self._isolate(culprit)
+
+    def _is_at_work(self, name: str) -> bool:
+        """By the last report, which does not have a connector that was just started."""
+        query = self._report.get("queries", {}).get(name)
+        return query is None or bool(query["busy"])
 
     def _reported(self, report: Mapping[str, Any]) -> None:
         for name, found in report.get("letters", {}).items():

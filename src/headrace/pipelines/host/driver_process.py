@@ -12,6 +12,8 @@ from typing import Any
 
 LONGEST_LINE = 16 << 20
 ENDS_WITHIN_S = 10.0
+JAVA_ENDED, JAVA_KILLED = 70, 71
+"""Exit statuses if Java has ended; the second after SIGKILL, which no query sends."""
 
 
 class DriverGone(Exception):

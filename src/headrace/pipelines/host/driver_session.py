@@ -2,14 +2,15 @@
 
 import logging
 import os
+import signal
 import threading
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.pipelines.host.driver_process import JAVA_ENDED, JAVA_KILLED
 from headrace.pipelines.host.fork_server import ForkServer
 from headrace.pipelines.running import session
 
-JAVA_ENDED = 70
 SPARK_SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     # Times count in UTC, as those of Kafka Connect and ksqlDB do.
@@ -60,4 +61,4 @@ def make_active(spark: Any) -> None:
 def _end_with(java: Any) -> None:
     java.wait()
     log.error("Spark's Java has ended with status %s", java.returncode)
-    os._exit(JAVA_ENDED)
+    os._exit(JAVA_KILLED if java.returncode == -signal.SIGKILL else JAVA_ENDED)

@@ -42,6 +42,8 @@ class SupervisedDriver:
         """Set when the first process has been started."""
         self._woken = asyncio.Event()
         self._looking = asyncio.Lock()
+        self._starts: dict[str, asyncio.Task[None]] = {}
+        """By name: queries that are being started. A slow one does not delay the others."""
         self._task = asyncio.create_task(self._supervise())
 
     # What subclasses add.
@@ -49,8 +51,8 @@ class SupervisedDriver:
     def _process_began(self) -> None:
         """A new process has been started."""
 
-    def _process_ended(self) -> None:
-        """The present process has ended."""
+    def _process_ended(self, status: int | None) -> None:
+        """The present process has ended with this exit status; None: it hung, and was killed."""
 
     def _reported(self, report: Mapping[str, Any]) -> None:
         """The driver has reported its queries."""
@@ -65,9 +67,10 @@ class SupervisedDriver:
         self._woken.set()
 
     async def close(self) -> None:
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        tasks = [self._task, *self._starts.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._process is not None:
             await self._process.close()
             self._process = None
@@ -115,7 +118,7 @@ class SupervisedDriver:
             await self._run(self._process)
             status = self._process.status
             await self._process.end()
-            self._process_ended()
+            self._process_ended(status)
             deaths = 1 if loop.time() - began > HEALTHY_S else deaths + 1
             self._problem = f"the Spark driver ended with status {status} and is started again"
             self._report = {}
@@ -132,9 +135,10 @@ class SupervisedDriver:
         while process.status is None:
             self._woken.clear()
             if await self._look():
-                responded = loop.time()
+                # The driver may respond although its Java does not.
+                responded = loop.time() - self._report.get("age", 0.0)
                 await self._start_due(process)
-            elif loop.time() - responded > HUNG_AFTER_S:
+            if loop.time() - responded > HUNG_AFTER_S:
                 log.error("the Spark driver has not responded for %d s; it is killed", HUNG_AFTER_S)
                 return
             with contextlib.suppress(TimeoutError):
@@ -182,14 +186,24 @@ class SupervisedDriver:
         for each in list(self._wanted()):
             if each.sent or (each.next_try is not None and each.next_try > now):
                 continue
-            if each.next_try is not None:
-                each.restarts += 1
-            try:
-                await process.ask({"do": "stop", "name": each.name}, STOPS_WITHIN_S)
-                await process.ask({"do": "start", **each.start_message}, RESPONDS_WITHIN_S)
-            except DriverGone:
-                return
-            each.sent, each.next_try = True, None
+            if each.name not in self._starts:
+                self._starts[each.name] = asyncio.create_task(self._start(process, each))
+        await self._start_more()
+
+    async def _start(self, process: DriverProcess, query: WantedQuery) -> None:
+        """Start a query; what is left of the one before it is ended first, which may take long."""
+        try:
+            await process.ask({"do": "stop", "name": query.name}, STOPS_WITHIN_S)
+            if not any(each is query for each in self._wanted()):
+                return  # stopped meanwhile
+            if query.next_try is not None:
+                query.restarts += 1
+            await process.ask({"do": "start", **query.start_message}, RESPONDS_WITHIN_S)
+        except DriverGone:
+            return
+        finally:
+            del self._starts[query.name]
+        if process is self._process:
+            query.sent, query.next_try = True, None
             # What the driver reported before is about the query that has ended.
             self._reported_at = -RESPONDS_WITHIN_S
-        await self._start_more()
