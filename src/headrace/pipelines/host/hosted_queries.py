@@ -33,6 +33,8 @@ class HostedQuery:
     epoch_at: float = field(default_factory=time.monotonic)
     """When an epoch ended, or nothing was waiting."""
     batch: int = -1
+    busy: bool = True
+    """Whether it starts, an epoch runs or one is due."""
     when_stopped: Callable[[], None] | None = None
 
     def report(self) -> dict[str, object]:
@@ -41,6 +43,7 @@ class HostedQuery:
             "sentence": self.sentence,
             "trace": self.trace,
             "kind": self.kind,
+            "busy": self.busy,
             "quiet_s": round(time.monotonic() - self.epoch_at, 3),
         }
 
@@ -48,11 +51,12 @@ class HostedQuery:
         """The progress of an epoch that has ended since the last call."""
         last: dict[str, Any] | None = self.query.lastProgress
         status = self.query.status
+        self.busy = status["isTriggerActive"] or status["isDataAvailable"]
         if last is not None and last["batchId"] != self.batch:
             self.batch = last["batchId"]
             self.epoch_at = time.monotonic()
             return last
-        if not status["isTriggerActive"] and not status["isDataAvailable"]:
+        if not self.busy:
             self.epoch_at = time.monotonic()
         return None
 
