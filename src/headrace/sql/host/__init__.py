@@ -1,0 +1,1 @@
+"""The Spark driver that runs the queries of statements."""
