@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from headrace.sql.language.errors import did_you_mean
-from headrace.sql.language.reading import TokenReader
-from headrace.sql.language.tokens import SqlToken, TokenKind
+from headrace.sql.language.grammar.reading import TokenReader
+from headrace.sql.language.grammar.tokens import SqlToken, TokenKind
 
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
+"""No types of CREATE TYPE."""
 SIMPLE_TYPES = {
     "VARCHAR": "string",
     "STRING": "string",
@@ -136,3 +139,49 @@ def _skip_length(reader: TokenReader) -> None:
         if not reader.accept("STRING"):
             reader.integer("the length")
         reader.expect(")")
+
+
+def struct_fields(type_name: str) -> dict[str, str] | None:
+    """The types of a struct's fields by name, out of Spark's DDL; None if it is no struct."""
+    inside = _inside(type_name, "struct")
+    if inside is None:
+        return None
+    fields = {}
+    for part in _split(inside):
+        if part.startswith("`"):
+            end = next(found.end() for found in re.finditer(r"`(?:[^`]|``)*`", part))
+            name, rest = part[1 : end - 1].replace("``", "`"), part[end:]
+        else:
+            name = re.split(r"[:\s]", part, maxsplit=1)[0]
+            rest = part[len(name) :]
+        fields[name] = rest.lstrip(": ")
+    return fields
+
+
+def element_type(type_name: str) -> str | None:
+    """The type of an array's elements or of a map's values; None if it is neither."""
+    element = _inside(type_name, "array")
+    if element is not None:
+        return element
+    entry = _inside(type_name, "map")
+    return None if entry is None else _split(entry)[1]
+
+
+def _inside(type_name: str, outer: str) -> str | None:
+    if type_name.startswith(f"{outer}<") and type_name.endswith(">"):
+        return type_name[len(outer) + 1 : -1].strip()
+    return None
+
+
+def _split(text: str) -> list[str]:
+    """Parts between the commas that are in no brackets and no backticks."""
+    parts, depth, quoted, start = [], 0, False, 0
+    for at, each in enumerate(text):
+        if each == "`":
+            quoted = not quoted
+        elif not quoted:
+            depth += (each in "<(") - (each in ">)")
+            if each == "," and depth == 0:
+                parts.append(text[start:at].strip())
+                start = at + 1
+    return [*parts, text[start:].strip()] if text else []

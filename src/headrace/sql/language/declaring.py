@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from headrace.sql.language.datatypes import SIMPLE_TYPES
 from headrace.sql.language.errors import SqlError, did_you_mean
-from headrace.sql.language.reading import DURATIONS_MS
+from headrace.sql.language.grammar.reading import DURATIONS_MS
 from headrace.sql.language.statements import CreateAs, CreateSource
 from headrace.sql.plans import PSEUDO_COLUMNS, QueryPlan
-from headrace.sql.sources import REGISTERED, ColumnRole, Format, Source, SqlColumn, Window
+from headrace.sql.sources import REGISTERED, ColumnRole, Format, SqlColumn, SqlSource, Window
 
 KAFKA_TYPES = ("int", "bigint", "double", "string", "binary")
 """Types that Kafka's own serializers have."""
@@ -74,7 +74,7 @@ def declared_source(
     statement: CreateSource,
     registry_columns: Iterable[SqlColumn] = (),
     defaults: FormatDefaults = FormatDefaults(),  # noqa: B008 - it is immutable
-) -> Source:
+) -> SqlSource:
     """The stream or table of CREATE STREAM|TABLE.
 
     `registry_columns` are those that `columns_to_look_up` asks for. Raises SqlError.
@@ -91,7 +91,7 @@ def declared_source(
         *statement.columns,
         *(column for column in looked_up if column.role is not ColumnRole.KEY),
     )
-    source = Source(
+    source = SqlSource(
         name=statement.name,
         is_table=statement.is_table,
         topic=topic,
@@ -119,8 +119,8 @@ def declared_source(
 
 
 def derived_source(
-    statement: CreateAs, plan: QueryPlan, types: Sequence[str], first: Source
-) -> Source:
+    statement: CreateAs, plan: QueryPlan, types: Sequence[str], first: SqlSource
+) -> SqlSource:
     """The stream or table of CREATE STREAM|TABLE AS SELECT.
 
     `types` are those of the plan's columns, in order, as Spark finds them. `first` is the first
@@ -141,7 +141,7 @@ def derived_source(
     ]
     columns = tuple(sorted(found, key=lambda column: column.role is not ColumnRole.KEY))
     delimited = {"value_delimiter": first.delimiter} if first.delimiter != "," else {}
-    source = Source(
+    source = SqlSource(
         name=statement.name,
         is_table=plan.makes_table,
         topic=properties.get("kafka_topic") or statement.name,
@@ -309,7 +309,7 @@ def _check_names(columns: Iterable[SqlColumn]) -> None:
             )
 
 
-def _check(source: Source, what: str) -> None:
+def _check(source: SqlSource, what: str) -> None:
     """Whether the formats can have these columns."""
     keys, values = source.keys, source.values
     if not values:

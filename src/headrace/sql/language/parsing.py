@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
-from headrace.sql.language.create_parsing import read_create
-from headrace.sql.language.datatypes import read_type
+from headrace.sql.language.datatypes import NO_TYPES, read_type
 from headrace.sql.language.definitions import (
     AlterSystem,
     AssertSchema,
@@ -26,15 +24,17 @@ from headrace.sql.language.definitions import (
     UnsetProperty,
 )
 from headrace.sql.language.errors import SqlError, did_you_mean
-from headrace.sql.language.literals import value_of
-from headrace.sql.language.properties import (
+from headrace.sql.language.grammar.create_parsing import read_create
+from headrace.sql.language.grammar.literals import value_of
+from headrace.sql.language.grammar.properties import (
     QUERY_PROPERTIES,
     SWITCH_PROPERTIES,
     read_properties,
     read_scalar,
 )
-from headrace.sql.language.reading import TokenReader
-from headrace.sql.language.select_parsing import read_select, read_values
+from headrace.sql.language.grammar.reading import TokenReader
+from headrace.sql.language.grammar.select_parsing import read_select, read_values
+from headrace.sql.language.grammar.tokens import SqlToken, TokenKind
 from headrace.sql.language.statements import (
     AlterSource,
     CreateAs,
@@ -53,10 +53,8 @@ from headrace.sql.language.statements import (
     Statement,
     TerminateQuery,
 )
-from headrace.sql.language.tokens import SqlToken, TokenKind
 from headrace.sql.sources import SqlColumn
 
-NO_TYPES: Mapping[str, str] = MappingProxyType({})
 HEADS = (
     "SELECT", "CREATE", "INSERT", "DROP", "ALTER", "LIST", "SHOW", "DESCRIBE", "EXPLAIN", "PRINT",
     "TERMINATE", "PAUSE", "RESUME", "SET", "UNSET", "DEFINE", "UNDEFINE", "ASSERT", "RUN", "SPOOL",
@@ -85,11 +83,11 @@ def _read(reader: TokenReader, types: Mapping[str, str]) -> Statement:
     first = reader.current
     match first.upper:
         case "SELECT" | "WITH" | "(":
-            return SelectStatement(reader.text, read_select(reader))
+            return SelectStatement(reader.text, read_select(reader, types))
         case "CREATE":
             return read_create(reader, types)
         case "INSERT":
-            return _insert(reader)
+            return _insert(reader, types)
         case "DROP":
             return _drop(reader)
         case "ALTER":
@@ -116,13 +114,13 @@ def _read(reader: TokenReader, types: Mapping[str, str]) -> Statement:
     )
 
 
-def _insert(reader: TokenReader) -> Statement:
+def _insert(reader: TokenReader, types: Mapping[str, str]) -> Statement:
     reader.expect("INSERT", "INTO")
     target = reader.name("the name of a stream or table")
     columns = _names(reader) if reader.sees("(") and not _is_query(reader) else ()
     if columns or reader.sees("VALUES"):
         place = reader.current
-        values = tuple(value_of(each) for each in read_values(reader))
+        values = tuple(value_of(each) for each in read_values(reader, types))
         if columns and len(columns) != len(values):
             raise place.error(f"There are {len(columns)} columns and {len(values)} values.")
         return InsertValues(reader.text, target, columns, values)
@@ -132,7 +130,7 @@ def _insert(reader: TokenReader) -> Statement:
         properties = read_properties(reader, QUERY_PROPERTIES, "INSERT INTO ... SELECT")
     if not reader.sees("SELECT"):
         raise reader.unexpected("VALUES or SELECT")
-    return InsertSelect(reader.text, target, read_select(reader), properties)
+    return InsertSelect(reader.text, target, read_select(reader, types), properties)
 
 
 def _is_query(reader: TokenReader) -> bool:

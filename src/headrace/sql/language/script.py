@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from headrace.sql.language.errors import did_you_mean
-from headrace.sql.language.tokens import SqlToken, TokenKind, tokenize
+from headrace.sql.language.grammar.tokens import SqlToken, TokenKind, tokenize
 
 
 def split(text: str) -> list[str]:

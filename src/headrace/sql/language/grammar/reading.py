@@ -1,7 +1,7 @@
 """Reads a statement token by token; the parsers of statement heads use it."""
 
 from headrace.sql.language.errors import did_you_mean
-from headrace.sql.language.tokens import SqlToken, TokenKind, tokenize
+from headrace.sql.language.grammar.tokens import SqlToken, TokenKind, tokenize
 
 RESERVED = frozenset(
     {

@@ -10,7 +10,7 @@ from decimal import Decimal, DecimalException
 from sqlglot import exp
 
 from headrace.sql.language.errors import SqlError
-from headrace.sql.language.select_parsing import place_of
+from headrace.sql.language.grammar.select_parsing import place_of
 
 
 def value_of(node: exp.Expr) -> object:

@@ -5,15 +5,17 @@ statement in which these clauses, comments and the statement's head are blank, s
 its errors are those of the statement.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headrace.sql.language.dialect import read_query
+from headrace.sql.language.datatypes import NO_TYPES
 from headrace.sql.language.errors import SqlError
-from headrace.sql.language.reading import TokenReader
+from headrace.sql.language.grammar.dialect import read_query
+from headrace.sql.language.grammar.reading import TokenReader
+from headrace.sql.language.grammar.tokens import SqlToken, TokenKind
 from headrace.sql.language.select import JoinClause, Select, SourceRef, Within, flattened
-from headrace.sql.language.tokens import SqlToken, TokenKind
 from headrace.sql.sources import Window
 
 MAX_DEPTH = 100
@@ -212,21 +214,21 @@ def read_within(reader: TokenReader) -> Within:
     return Within(before, after, grace)
 
 
-def read_select(reader: TokenReader) -> Select:
+def read_select(reader: TokenReader, types: Mapping[str, str] = NO_TYPES) -> Select:
     """The SELECT that follows; the reader is at its end then."""
     start = reader.current
     if start.upper not in ("SELECT", "WITH", "("):
         raise reader.unexpected("SELECT")
     clauses = _Clauses(reader)
     clauses.read()
-    query = read_query("".join(clauses.text))
+    query = read_query("".join(clauses.text), types)
     if not query.selects:
         raise start.error("The SELECT has no columns.")
     only_pull = _only_pull(query)
     first, joins = (None, ()) if only_pull else _sources(query, clauses.withins)
     partition_by = None
     if clauses.partition_by is not None:
-        partition_by = flattened(read_query(clauses.partition_by).selects)
+        partition_by = flattened(read_query(clauses.partition_by, types).selects)
     return Select(
         text=reader.text[start.start : reader.tokens[reader.at - 1].end],
         expression=query,
@@ -240,7 +242,7 @@ def read_select(reader: TokenReader) -> Select:
     )
 
 
-def read_values(reader: TokenReader) -> tuple[exp.Expr, ...]:
+def read_values(reader: TokenReader, types: Mapping[str, str] = NO_TYPES) -> tuple[exp.Expr, ...]:
     """`VALUES (...)`: the expressions of one row."""
     first = reader.current
     reader.expect("VALUES")
@@ -249,7 +251,7 @@ def read_values(reader: TokenReader) -> tuple[exp.Expr, ...]:
     clauses = _Clauses(reader)
     clauses.text[first.start : first.end] = "SELECT"
     clauses.read()
-    found = read_query("".join(clauses.text)).selects
+    found = read_query("".join(clauses.text), types).selects
     if len(found) != 1 or not isinstance(found[0], exp.Tuple | exp.Paren):
         raise first.error("INSERT INTO ... VALUES takes one row: VALUES (1, 'a').")
     return flattened(found)

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 
 from headrace.sql.language.errors import did_you_mean
-from headrace.sql.language.reading import TokenReader
-from headrace.sql.language.tokens import TokenKind
+from headrace.sql.language.grammar.reading import TokenReader
+from headrace.sql.language.grammar.tokens import TokenKind
 
 TOPIC_PROPERTIES = (
     "kafka_topic",

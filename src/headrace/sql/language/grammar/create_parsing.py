@@ -9,16 +9,16 @@ from headrace.sql.language.definitions import (
     CreateReplay,
     CreateType,
 )
-from headrace.sql.language.properties import (
+from headrace.sql.language.grammar.properties import (
     CREATE_AS_PROPERTIES,
     CREATE_PROPERTIES,
     REPLAY_PROPERTIES,
     read_properties,
 )
-from headrace.sql.language.reading import TokenReader
-from headrace.sql.language.select_parsing import read_select
+from headrace.sql.language.grammar.reading import TokenReader
+from headrace.sql.language.grammar.select_parsing import read_select
+from headrace.sql.language.grammar.tokens import SqlToken, TokenKind
 from headrace.sql.language.statements import CreateAs, CreateSource, Statement
-from headrace.sql.language.tokens import SqlToken, TokenKind
 from headrace.sql.sources import ColumnRole, SqlColumn
 
 CREATED = ("STREAM", "TABLE", "TYPE", "FUNCTION", "CONNECTOR", "REPLAY")
@@ -54,7 +54,7 @@ def read_create(reader: TokenReader, types: Mapping[str, str]) -> Statement:
             return CreateType(reader.text, name, read_type(reader, types), if_not_exists)
         case "FUNCTION":
             return _function(reader, types, or_replace)
-    return _replay(reader)
+    return _replay(reader, types)
 
 
 def _source(
@@ -94,7 +94,7 @@ def _source(
         )
     if side:
         raise place.error(f"CREATE SOURCE {what} has no SELECT: it only reads a topic.")
-    select = read_select(reader)
+    select = read_select(reader, types)
     return CreateAs(reader.text, name, is_table, properties, select, or_replace, if_not_exists)
 
 
@@ -180,7 +180,7 @@ def _function(reader: TokenReader, types: Mapping[str, str], or_replace: bool) -
     )
 
 
-def _replay(reader: TokenReader) -> Statement:
+def _replay(reader: TokenReader, types: Mapping[str, str]) -> Statement:
     """`CREATE REPLAY new OF old [FROM start] [WITH (...)] [AS SELECT ...]`."""
     name = reader.name("the name of the replay")
     reader.expect("OF")
@@ -192,5 +192,5 @@ def _replay(reader: TokenReader) -> Statement:
     properties: Mapping[str, str] = {}
     if reader.accept("WITH"):
         properties = read_properties(reader, REPLAY_PROPERTIES, "CREATE REPLAY")
-    select = read_select(reader) if reader.accept("AS") else None
+    select = read_select(reader, types) if reader.accept("AS") else None
     return CreateReplay(reader.text, name, original, start, select, properties)

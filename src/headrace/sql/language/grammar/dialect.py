@@ -5,7 +5,7 @@ quotes or backticks. Functions are not interpreted: all of them are read as `exp
 ksqlDB and Spark have different functions with the same names (`functions.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -14,7 +14,8 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
-from headrace.sql.language.errors import SqlError
+from headrace.sql.language.datatypes import NO_TYPES, SIMPLE_TYPES
+from headrace.sql.language.errors import SqlError, did_you_mean
 
 _UNDERSTOOD = ("CAST", "TRY_CAST", "EXTRACT")
 """Functions whose arguments are not all expressions."""
@@ -51,8 +52,11 @@ class KsqlDialect(Spark):
         KEYWORDS: ClassVar = {**Spark.Tokenizer.KEYWORDS, "BYTES": TokenType.BINARY}
 
 
-def read_query(text: str) -> exp.Query:
-    """The query in the text, in which the rest of the statement is blank."""
+def read_query(text: str, types: Mapping[str, str] = NO_TYPES) -> exp.Query:
+    """The query in the text, in which the rest of the statement is blank.
+
+    `types` are those of CREATE TYPE, as Spark's DDL by name in lower case.
+    """
     try:
         found = KsqlDialect().parse(text)
     except ParseError as error:
@@ -62,7 +66,15 @@ def read_query(text: str) -> exp.Query:
         raise SqlError("The SELECT cannot be read.") from error
     if len(found) != 1 or not isinstance(found[0], exp.Query):
         raise SqlError("Expected one SELECT.")
-    return found[0]
+    query = found[0]
+    for each in list(query.find_all(exp.DataType)):
+        if each.this == exp.DType.USERDEFINED:
+            name = str(each.args.get("kind") or "")
+            known = types.get(name.casefold())
+            if known is None:
+                raise SqlError(f"Unknown type {name}.{did_you_mean(name, [*SIMPLE_TYPES, *types])}")
+            each.replace(exp.DataType.build(known, dialect="spark"))
+    return query
 
 
 def _readable(error: ParseError) -> SqlError:

@@ -1,0 +1,1 @@
+"""Reads text: tokens, types, properties, SELECTs and values."""

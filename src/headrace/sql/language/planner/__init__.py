@@ -1,0 +1,1 @@
+"""The parts of the planner: names, functions, columns of results, and each kind of plan."""
