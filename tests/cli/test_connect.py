@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.connect.watching import watch
+from headrace.cli.failures import ExitCode, Failure
 from headrace.connect.hosting import HostedStatus, RunState
 from tests.cli.conftest import Run
 from tests.connect.rest.test_connectors_api import eventually
@@ -169,3 +171,56 @@ def test_adopt_tells_which_connectors_of_a_stopped_cluster_can_run_here(
     assert by_name["unknown"]["state"] == "STOPPED"
     assert "there is no connector for tests.connect" in str(by_name["unknown"]["problems"])
     assert run("connect", "adopt", "--config-topic", "no-such-topic").code == 1
+
+
+def test_create_waits_until_the_connector_runs_or_fails(
+    call: Run, connect: RunningConnect, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps(SOURCE))
+    done = call("connect", "create", str(file), "--name", name, "--wait")
+    assert done.code == 0
+    assert f"{name} runs with 1 of 1 tasks" in done.err
+    failing = f"{name}-failing"
+    connect.host.answers[failing] = HostedStatus(RunState.FAILED, "the table t does not exist")
+    done = call("connect", "create", str(file), "--name", failing, "--wait")
+    assert done.code == 1
+    assert "the table t does not exist" in done.err
+
+
+@pytest.mark.parametrize("words", [["list"], ["status"]])
+def test_connectors_are_watched(
+    call: Run, connect: RunningConnect, tmp_path: Path, name: str, words: list[str]
+) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps(SOURCE))
+    assert call("connect", "create", str(file), "--name", name, "--wait").code == 0
+    words = [*words, *([name] if words == ["status"] else [])]
+    often = ("--watch", "--count", "2", "--interval", "0.1")
+    done = call("connect", *words, *often)
+    assert done.code == 0
+    assert done.text.count(name) == 2
+    assert done.text.count("UTC") == 2
+    lines = call("connect", *words, *often, "--json").text.splitlines()
+    assert len(lines) == 2
+    assert name in json.loads(lines[0]) or json.loads(lines[0])["name"] == name
+
+
+def test_a_worker_that_is_away_for_a_while_is_watched_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found: list[object] = [{"n": 1}, unreachable_worker(), {"n": 2}]
+
+    def look() -> object:
+        each = found.pop(0)
+        if isinstance(each, Failure):
+            raise each
+        return each
+
+    watch(look, str, 0.0, 3, True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [{"n": 1}, {"error": "no worker responds"}, {"n": 2}]
+
+
+def unreachable_worker() -> Failure:
+    return Failure("no worker responds", exit_code=ExitCode.UNREACHABLE, code="UNREACHABLE")

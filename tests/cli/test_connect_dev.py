@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = """
-from headrace.connect import Option, Source
+from headrace.connect import Option, Sink, Source
 
 class Numbers(Source):
     options = (Option("lanes", int, 1, "how many at once"),)
@@ -20,6 +20,17 @@ class Numbers(Source):
     def read(self, partition, start, end):
         for n in range((start or {"n": 0})["n"], end["n"]):
             yield {"lane": partition["lane"], "n": n}
+
+class Lines(Sink):
+    once = True
+    options = (Option("path", str),)
+    def open(self, task):
+        self._epoch, self._rows = task.epoch, []
+    def write(self, batch):
+        self._rows += batch.column("value").to_pylist()
+    def close(self):
+        with open(f"{self.path}-{self._epoch}", "w") as file:
+            file.writelines(f"{row['n']}\\n" for row in self._rows)
 
 class Changing(Numbers):
     calls = 0
@@ -67,9 +78,43 @@ def test_a_source_that_is_not_repeatable_fails(file: Path) -> None:
         (["numbers.py:Nothing"], "has no connector class Nothing"),
         (["missing.py:Numbers"], "there is no file"),
         (["numbers.py:Numbers", "--option", "lanes=x"], "lanes: Invalid value x"),
+        (["numbers.py:Lines", "--option", "path=x"], "a sink needs values"),
     ],
 )
 def test_wrong_usage_is_explained(file: Path, words: list[str], error: str) -> None:
     done = dev(f"{file.parent}/{words[0]}", *words[1:])
     assert done.returncode == 2
     assert error in done.stderr
+
+
+def test_a_sink_writes_the_values_of_a_file(file: Path) -> None:
+    values = file.parent / "values.jsonl"
+    values.write_text("".join(f'{{"n": {n}}}\n' for n in range(5)))
+    target = file.parent / "out"
+    words = ["--option", f"path={target}", "--input", str(values), "--epochs", "2"]
+    done = dev(f"{file}:Lines", *words, "--schema", "n bigint", "--json")
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert found == [
+        {"epoch": 0, "records": 3, "refused": {}},
+        {"epoch": 1, "records": 2, "refused": {}},
+    ]
+    assert Path(f"{target}-0").read_text() == "0\n1\n2\n"
+    assert "does not tell the type of values" in dev(f"{file}:Lines", *words).stderr
+
+
+def test_rows_of_a_source_are_written_to_a_topic_and_a_sink_reads_them(
+    file: Path, bootstrap: str, topic: str
+) -> None:
+    at = ["--bootstrap", bootstrap, "--topic", topic]
+    done = dev(f"{file}:Numbers", "--rows", "3", *at)
+    assert done.returncode == 0, done.stderr
+    assert f"wrote 3 records to topic {topic}" in " ".join(done.stderr.split())
+    target = file.parent / "out"
+    words = ["--option", f"path={target}", "--schema", "lane int, n bigint"]
+    done = dev(f"{file}:Lines", *words, *at)
+    assert done.returncode == 0, done.stderr
+    assert sorted(Path(f"{target}-0").read_text().splitlines()) == ["0", "1", "2"]
+    missing = dev(f"{file}:Lines", *words, "--bootstrap", bootstrap, "--topic", "no-such-topic")
+    assert missing.returncode == 1
+    assert "no-such-topic" in missing.stderr

@@ -68,17 +68,22 @@ def table(
     return made
 
 
-def print_facts(facts: Mapping[str, str]) -> None:
+def print_facts(named: Mapping[str, str]) -> None:
     """Print names and values, one per line, aligned."""
+    console().print(facts(named))
+
+
+def facts(named: Mapping[str, str]) -> "Table":
+    """Names and values, one per line, aligned."""
     from rich.markup import escape
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold cyan", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in facts.items():
+    for name, value in named.items():
         grid.add_row(name, escape(value))
-    console().print(grid)
+    return grid
 
 
 def note(text: str) -> None:

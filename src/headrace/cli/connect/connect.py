@@ -1,6 +1,7 @@
 """`headrace connect`: workers and their connectors."""
 
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,12 +9,20 @@ from headrace.cli import output
 from headrace.cli.connect import dlq
 from headrace.cli.connect.config_files import read_config
 from headrace.cli.connect.dev import dev
+from headrace.cli.connect.new import new
 from headrace.cli.connect.rest_client import DEFAULT_CONNECT, ConnectClient, ConnectOption
 from headrace.cli.connect.serve import COMMAND
+from headrace.cli.connect.watching import Count, Interval, Watch, watch
 from headrace.cli.failures import Failure, bad_usage
 from headrace.cli.option_help import add_command
 from headrace.cli.option_table import DEFAULT_BOOTSTRAP
 from headrace.cli.options import AsJson, Bootstrap, ClientConfig, examples, pairs
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+LOOK_S = 0.3
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,17 +61,51 @@ app.command(
     epilog=examples(
         "headrace connect dev mine.py:Numbers --option lanes=2",
         "headrace connect dev mine.py:Numbers --epochs 3 --rows 100 --json",
+        "headrace connect dev mine.py:Numbers --topic numbers --bootstrap localhost:9092",
+        "headrace connect dev mine.py:Table --option path=t --input rows.jsonl --schema 'n bigint'",
+        "headrace connect dev mine.py:Table --option path=t --topic numbers -b localhost:9092",
     )
 )(dev)
 
 
-@app.command("list", epilog=examples("headrace connect list", "headrace connect list --json"))
-def list_connectors(url: ConnectOption = DEFAULT_CONNECT, as_json: AsJson = False) -> None:
+app.command(
+    epilog=examples(
+        "headrace connect new OrderSource",
+        "headrace connect new OrderSink --kind sink --folder orders",
+    )
+)(new)
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "headrace connect list",
+        "headrace connect list --watch                           a live table",
+        "headrace connect list --json",
+    ),
+)
+def list_connectors(
+    url: ConnectOption = DEFAULT_CONNECT,
+    watched: Watch = False,
+    interval: Interval = 2.0,
+    count: Count = None,
+    as_json: AsJson = False,
+) -> None:
     """List connectors with their states."""
-    found = _object(ConnectClient(url).get("connectors", expand=["status", "info"]))
-    if as_json:
-        output.print_json(found)
-        return
+    client = ConnectClient(url)
+
+    def look() -> dict[str, object]:
+        return _object(client.get("connectors", expand=["status", "info"]))
+
+    if watched:
+        watch(look, _listed, interval, count, as_json)
+    elif as_json:
+        output.print_json(look())
+    else:
+        output.console().print(_listed(look()))
+
+
+def _listed(found: dict[str, object]) -> "Table":
     rows = []
     for name, each in sorted(found.items()):
         status, info = _object(_object(each)["status"]), _object(_object(each)["info"])
@@ -81,7 +124,7 @@ def list_connectors(url: ConnectOption = DEFAULT_CONNECT, as_json: AsJson = Fals
             )
         )
     columns = ("name", "type", "class", "state", "tasks", "records", "lag")
-    output.print_table(columns, rows, numbers={"records", "lag"})
+    return output.table(columns, rows, numbers={"records", "lag"})
 
 
 @app.command(epilog=examples("headrace connect plugins", "headrace connect plugins Datagen"))
@@ -117,7 +160,7 @@ def plugins(
 
 @app.command(
     epilog=examples(
-        "headrace connect create orders.json",
+        "headrace connect create orders.json --wait",
         "headrace connect create options.json --name orders --state STOPPED",
     )
 )
@@ -127,17 +170,44 @@ def create(
     state: Annotated[
         str, typer.Option("--state", help="RUNNING, PAUSED or STOPPED.", metavar="STATE")
     ] = "RUNNING",
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait until it runs. Exit code 1 if it fails."),
+    ] = False,
     url: ConnectOption = DEFAULT_CONNECT,
     as_json: AsJson = False,
 ) -> None:
     """Create a connector from a file."""
     given, config = read_config(file, name)
     body = {"name": given, "config": config, "initial_state": state.upper()}
-    made = ConnectClient(url).post("connectors", body=body)
+    client = ConnectClient(url)
+    with output.console(error=True).status(f"{given}: the worker checks the configuration"):
+        made = client.post("connectors", body=body)
     if as_json:
         output.print_json(made)
     else:
         output.note(f"created {given}; `headrace connect status {given}` shows how it is doing")
+    if wait and state.upper() == "RUNNING":
+        _wait_until_it_runs(client, given)
+
+
+def _wait_until_it_runs(client: ConnectClient, name: str) -> None:
+    """Shows the state meanwhile; a Failure with the error if the connector fails."""
+    with output.console(error=True).status(f"{name}: UNASSIGNED") as shown:
+        while True:
+            found = _object(client.get("connectors", name, "status"))
+            state, tasks = _state(found), found["tasks"]
+            assert isinstance(tasks, list)
+            running = sum(task["state"] == "RUNNING" for task in tasks)
+            if state == "RUNNING" and tasks and running == len(tasks):
+                break
+            trace = str(_object(found["connector"]).get("trace") or "")
+            if state == "FAILED":
+                raise Failure(f"{name} has failed: {trace}")
+            first = trace.partition("\n")[0]
+            shown.update(f"{name}: {state} {first}".rstrip())
+            time.sleep(LOOK_S)
+    output.note(f"{name} runs with {running} of {len(tasks)} tasks")
 
 
 @app.command(
@@ -181,32 +251,63 @@ def config(
         output.print_facts({option: str(text) for option, text in sorted(found.items())})
 
 
-@app.command(epilog=examples("headrace connect status orders"))
-def status(name: Name, url: ConnectOption = DEFAULT_CONNECT, as_json: AsJson = False) -> None:
+@app.command(
+    epilog=examples(
+        "headrace connect status orders",
+        "headrace connect status orders --watch                  a live table",
+    )
+)
+def status(
+    name: Name,
+    url: ConnectOption = DEFAULT_CONNECT,
+    watched: Watch = False,
+    interval: Interval = 2.0,
+    count: Count = None,
+    as_json: AsJson = False,
+) -> None:
     """Show the state of a connector and its tasks. Exit code 1 if it has failed."""
-    found = _object(ConnectClient(url).get("connectors", name, "status"))
-    connector = _object(found["connector"])
+    client = ConnectClient(url)
+
+    def look() -> dict[str, object]:
+        return _object(client.get("connectors", name, "status"))
+
+    if watched:
+        watch(look, _described, interval, count, as_json)
+        return
+    found = look()
     if as_json:
         output.print_json(found)
     else:
-        facts = {
-            "name": name,
-            "type": str(found["type"]),
-            "state": str(connector["state"]),
-            "worker": str(connector["worker_id"]),
-            "records": _progress(found, "records"),
-            "lag": _progress(found, "lag"),
-            "restarts": _progress(found, "restarts"),
-        }
-        if "trace" in connector:
-            facts["error"] = str(connector["trace"])
-        output.print_facts(facts)
-        tasks = found["tasks"]
-        assert isinstance(tasks, list)
-        rows = [(str(task["id"]), task["state"], task["worker_id"]) for task in tasks]
-        output.print_table(("task", "state", "worker"), rows, numbers={"task"})
-    if connector["state"] == "FAILED":
+        output.console().print(_described(found))
+    if _state(found) == "FAILED":
         raise typer.Exit(1)
+
+
+def _state(status: dict[str, object]) -> str:
+    return str(_object(status["connector"])["state"])
+
+
+def _described(status: dict[str, object]) -> "RenderableType":
+    """The state of a connector with its tasks."""
+    from rich.console import Group
+
+    connector = _object(status["connector"])
+    facts = {
+        "name": str(status["name"]),
+        "type": str(status["type"]),
+        "state": str(connector["state"]),
+        "worker": str(connector["worker_id"]),
+        "records": _progress(status, "records"),
+        "lag": _progress(status, "lag"),
+        "restarts": _progress(status, "restarts"),
+    }
+    if "trace" in connector:
+        facts["error"] = str(connector["trace"])
+    tasks = status["tasks"]
+    assert isinstance(tasks, list)
+    rows = [(str(task["id"]), task["state"], task["worker_id"]) for task in tasks]
+    listed = output.table(("task", "state", "worker"), rows, numbers={"task"})
+    return Group(output.facts(facts), listed)
 
 
 def _each(names: list[str], url: str, method: str, action: str, done: str) -> None:
