@@ -4,7 +4,12 @@ from pathlib import Path
 
 from headrace.settings import TABLE, TOPIC_TABLE
 from headrace.settings.document import settings_page
-from headrace.settings.service_table import CONNECT_TABLE, CONSOLE_TABLE, REGISTRY_TABLE
+from headrace.settings.service_table import (
+    CONNECT_TABLE,
+    CONSOLE_TABLE,
+    REGISTRY_TABLE,
+    SQL_TABLE,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -19,7 +24,8 @@ def test_the_page_has_every_setting_once_in_each_scope() -> None:
     topics, _, rest = settings_page().partition("## Broker settings")
     brokers, _, rest = rest.partition("## Registry settings")
     registry, _, rest = rest.partition("## Connect\n")
-    connect, _, console = rest.partition("## Web console")
+    connect, _, rest = rest.partition("## SQL server\n")
+    sql, _, console = rest.partition("## Web console")
     for name in TOPIC_TABLE:
         assert topics.count(f"\n| `{name}` |") == 1, name
     for name in TABLE:
@@ -28,6 +34,8 @@ def test_the_page_has_every_setting_once_in_each_scope() -> None:
         assert registry.count(f"\n| `{name}` |") == 1, name
     for name in CONNECT_TABLE:
         assert connect.count(f"\n| `{name}` |") == 1, name
+    for name in SQL_TABLE:
+        assert sql.count(f"\n| `{name}` |") == 1, name
     for name in CONSOLE_TABLE:
         assert console.count(f"\n| `{name}` |") == 1, name
 

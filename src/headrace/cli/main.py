@@ -17,6 +17,7 @@ PROCESSES = {
     ("registry", "serve"): "headrace.cli.schemas.registry_serve",
     ("console",): "headrace.cli.console",
     ("connect", "serve"): "headrace.cli.connect.serve",
+    ("sql", "serve"): "headrace.cli.sql.serve",
 }
 """Modules of the commands that start a process."""
 

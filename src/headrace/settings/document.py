@@ -8,7 +8,12 @@ from headrace.settings.group_table import GROUP_TABLE
 from headrace.settings.ignored import ignored_names
 from headrace.settings.protection import refused_names
 from headrace.settings.security_table import DYNAMIC_PER_LISTENER, SECURITY_ROWS
-from headrace.settings.service_table import CONNECT_TABLE, CONSOLE_TABLE, REGISTRY_TABLE
+from headrace.settings.service_table import (
+    CONNECT_TABLE,
+    CONSOLE_TABLE,
+    REGISTRY_TABLE,
+    SQL_TABLE,
+)
 from headrace.settings.setting import INT_MAX, LONG_MAX, Setting, Type, format_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import TOPIC_DEFAULTS, TOPIC_TABLE
@@ -85,6 +90,12 @@ CONNECT = """\
 Settings of `headrace connect serve`, given in the same ways.
 """
 
+SQL = """\
+## SQL server
+
+Settings of `headrace sql serve`, given in the same ways.
+"""
+
 CONSOLE = """\
 ## Web console
 
@@ -106,6 +117,7 @@ def settings_page() -> str:
     parts.append(REFUSED + "\n".join(refused) + "\n")
     parts += [REGISTRY, *_table(REGISTRY_TABLE.values())]
     parts += [CONNECT, *_table(CONNECT_TABLE.values())]
+    parts += [SQL, *_table(SQL_TABLE.values())]
     parts += [CONSOLE, *_table(CONSOLE_TABLE.values())]
     return "\n".join(parts).rstrip("\n") + "\n"
 

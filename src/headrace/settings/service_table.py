@@ -231,3 +231,46 @@ CONNECT_TABLE: dict[str, Setting] = {
                 "Settings of Spark, as NAME=VALUE.", scope="service"),
     )
 }  # fmt: skip
+
+SQL_TABLE: dict[str, Setting] = {
+    row.name: row
+    for row in (
+        *_common(8088),
+        Setting("ksql.service.id", Type.STRING, "default_",
+                "The name of the service. Its statements are in the compacted topic "
+                "_headrace_sql_NAME, and one server runs them.",
+                matching(r"[A-Za-z0-9._-]{1,100}", "letters, digits, '.', '_' and '-'"),
+                scope="service"),
+        Setting("ksql.internal.topic.replicas", Type.SHORT, 3,
+                "The replication factor of that topic when it is created; never more than there "
+                "are brokers.", at_least(1), scope="service"),
+        Setting("headrace.sql.folder", Type.STRING, "data/sql",
+                "The folder for checkpoints of queries and for views of tables. It belongs to one "
+                "service.", scope="service"),
+        Setting("headrace.sql.folder.lost", Type.BOOLEAN, False,
+                "Start though the checkpoints of the queries are in another folder: each query "
+                "begins again, at the beginning of its inputs. For a folder that is lost.",
+                scope="service"),
+        Setting("ksql.schema.registry.url", Type.STRING, "",
+                "The schema registry for AVRO, JSON_SR and PROTOBUF, as http://HOST:PORT.",
+                scope="service"),
+        Setting("ksql.connect.url", Type.STRING, "",
+                "A Kafka Connect worker for statements about connectors, as http://HOST:PORT.",
+                scope="service"),
+        Setting("ksql.output.topic.name.prefix", Type.STRING, "",
+                "A prefix for the names of topics that statements do not name.", scope="service"),
+        Setting("ksql.output.topic.replicas", Type.SHORT, -1,
+                "The replication factor of topics that statements create and say nothing about; "
+                "-1: the default of the brokers.", scope="service"),
+        Setting("ksql.logging.processing.topic.name", Type.STRING, "",
+                "The topic for records that cannot be read; empty: SERVICE-processing-log. It is "
+                "created with the first of them.", scope="service"),
+        Setting("headrace.sql.functions.enable", Type.BOOLEAN, False,
+                "Allow CREATE FUNCTION. Python code of clients then runs with the rights of the "
+                "server.", scope="service"),
+        Setting("headrace.spark.master", Type.STRING, "local[4,4]",
+                "The master of the Spark driver that runs the queries.", scope="service"),
+        Setting("headrace.spark.conf", Type.LIST, (),
+                "Settings of Spark, as NAME=VALUE.", scope="service"),
+    )
+}  # fmt: skip

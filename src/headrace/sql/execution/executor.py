@@ -1,7 +1,6 @@
 """Carries out the statements of a request, one after the other."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from headrace.sql.commands.records import QueryTarget
 from headrace.sql.errors import QUERY_ENDPOINT, StatementRefused
@@ -27,13 +26,16 @@ from headrace.sql.language.script import split, substitute
 from headrace.sql.server import SqlServer
 
 
-@dataclass(frozen=True, slots=True)
 class StatementFailure(Exception):
     """A statement of a request failed. Those before it have been carried out."""
 
-    statement: str
-    error: StatementRefused
-    done: tuple[Entity, ...] = ()
+    def __init__(
+        self, statement: str, error: StatementRefused, done: tuple[Entity, ...] = ()
+    ) -> None:
+        super().__init__(error.message)
+        self.statement = statement
+        self.error = error
+        self.done = done
 
 
 class Executor:
@@ -70,13 +72,10 @@ class Executor:
             found.append(statement)
         return found
 
-    async def run(self, text: str, session: Session) -> list[Entity]:
-        """The results of a script; StatementFailure at the first statement that fails.
-
-        Nothing is carried out if a statement cannot be read.
-        """
+    async def run(self, statements: Sequence[sql.Statement], session: Session) -> list[Entity]:
+        """The results of statements; StatementFailure at the first one that fails."""
         done: list[Entity] = []
-        for statement in self.parse(text, session):
+        for statement in statements:
             try:
                 self._server.check_ready()
                 done += await self.execute(statement, session)

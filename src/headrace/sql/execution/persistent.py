@@ -70,7 +70,7 @@ class Analysed:
 
 async def analyse(server: SqlServer, select: Select, *, into_table: bool | None) -> Analysed:
     """The plan of a SELECT, and what Spark says of it; StatementRefused, SqlError."""
-    made = plan(select, server.catalog.definition, into_table=into_table, defaults=PlanDefaults())
+    made = make_plan(server, select, into_table=into_table)
     sources = plan_sources(server, made)
     functions = used_functions(server, made)
     try:
@@ -83,6 +83,12 @@ async def analyse(server: SqlServer, select: Select, *, into_table: bool | None)
             NOT_READY,
         ) from None
     return Analysed(made, sources, functions, analysis)
+
+
+def make_plan(server: SqlServer, select: Select, *, into_table: bool | None) -> QueryPlan:
+    """The plan of a SELECT over the sources of the catalog; SqlError."""
+    defaults = PlanDefaults(known_sources=tuple(each.name for each in server.catalog.sources()))
+    return plan(select, server.catalog.definition, into_table=into_table, defaults=defaults)
 
 
 def plan_sources(server: SqlServer, made: QueryPlan) -> tuple[SqlSource, ...]:

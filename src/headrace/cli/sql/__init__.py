@@ -1,0 +1,1 @@
+"""`headrace sql`: the prompt, scripts, and the server."""
