@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headrace.connect.connectors.lake.tables import refuse_hdfs
 from headrace.connect.plugin import REQUIRED, Option, OptionError, Password, TableSink
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class ApacheIcebergSink(TableSink):
                 f"{CATALOG}type",
                 "Set the type of the catalog: rest, hive or glue. Others are not supported here.",
             )
+        refuse_hdfs(f"{CATALOG}warehouse", catalog.get("warehouse", ""))
         partition_by = self.config.get("iceberg.tables.default-partition-by", "").strip()
         if "(" in partition_by:
             raise OptionError(

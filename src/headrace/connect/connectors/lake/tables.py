@@ -89,11 +89,8 @@ class IcebergSink(TableSink):
     def table_options(self) -> Mapping[str, str]:
         catalog = _object("catalog.options", self.catalog_options)
         scheme = urlsplit(self.warehouse).scheme
-        if scheme == "hdfs":
-            raise OptionError(
-                "warehouse",
-                "Iceberg tables in HDFS are not supported: use the DeltaSink or the ParquetSink.",
-            )
+        refuse_hdfs("warehouse", self.warehouse)
+        refuse_hdfs("catalog.options", catalog.get("warehouse", ""))
         if scheme not in ("", "file") and not (catalog or self.catalog):
             raise OptionError(
                 "catalog.options",
@@ -118,6 +115,15 @@ class IcebergSink(TableSink):
         from headrace.pipelines.lake.iceberg import IcebergLake
 
         return IcebergLake.from_options(self.table_options()).schema()
+
+
+def refuse_hdfs(option: str, warehouse: str) -> None:
+    """PyIceberg needs Java and Hadoop's native library for HDFS."""
+    if urlsplit(warehouse).scheme == "hdfs":
+        raise OptionError(
+            option,
+            "Iceberg tables in HDFS are not supported: use the DeltaSink or the ParquetSink.",
+        )
 
 
 def _object(option: str, text: str) -> dict[str, str]:
