@@ -37,13 +37,26 @@ JSON = {
 }
 
 
-def driver_pid() -> int:
-    """The process of the only driver."""
-    (found,) = (
+def driver_pids() -> list[int]:
+    """The processes of drivers that this process has started."""
+    return [
         int(pid)
         for tasks in Path("/proc/self/task").iterdir()
         for pid in (tasks / "children").read_text().split()
         if b"headrace.connect.host.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def driver_pid() -> int:
+    """The process of the only driver."""
+    (found,) = driver_pids()
+    return found
+
+
+def java_pid() -> int:
+    """The Java process of the only driver."""
+    (found,) = (
+        pid for pid, words in below().items() if "org.apache.spark.deploy.SparkSubmit" in words
     )
     return found
 

@@ -1,5 +1,6 @@
 """Connectors for the tests of the host."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,15 @@ class Folder(Sink):
     options = (
         Option("folder", str),
         Option("refused", list[str], (), "the numbers that the target refuses"),
+        Option("ends.driver.while", str, "", "a file; while it exists, the driver ends"),
     )
     folder: str
     refused: list[str]
+    ends_driver_while: str
 
     def columns(self, topic: str) -> str | None:
+        if self.ends_driver_while and Path(self.ends_driver_while).exists():
+            os._exit(3)
         return "lane int, n bigint"
 
     def open(self, task: SinkTask) -> None:
