@@ -136,6 +136,14 @@ def test_a_second_make_up_finds_the_broker_running_and_down_stops_it(tmp_path: P
     assert "not running" in script("down", str(tmp_path)).stdout
 
 
+def assert_services_use_their_own_users(audit_log: Path) -> None:
+    """Each service has logged in as its own user, and could do what it tried."""
+    events = [json.loads(line) for line in audit_log.read_text().splitlines()]
+    principals = {event["principal"] for event in events if event["event"] == "login"}
+    assert principals == {"User:admin", "User:registry", "User:connect", "User:console"}
+    assert [event for event in events if event["event"] == "denied"] == []
+
+
 def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) -> None:
     port, registry = free_port(), f"127.0.0.1:{free_port()}"
     connect, console = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
@@ -169,6 +177,7 @@ def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) 
                 [ROOT / ".venv/bin/headrace", "topics", "list", *client.split()], check=False
             )
             assert listed.returncode == 0
+            assert_services_use_their_own_users(tmp_path / "audit.log")
             assert "has stopped" in script("down", str(tmp_path)).stdout
     finally:
         script("down", str(tmp_path))

@@ -121,6 +121,25 @@ def test_only_the_owner_reads_what_init_has_made(here: Run, tmp_path: Path) -> N
     assert client["basic.auth.user.info"].partition(":")[2] not in registry
 
 
+def test_every_user_of_init_has_a_password_of_its_own(here: Run, tmp_path: Path) -> None:
+    """A service that is given the password of an HTTP user must not learn that of a super user."""
+    folder = tmp_path / "security"
+    words = ("--folder", str(folder), "--data", str(tmp_path / "data"))
+    made = here("security", "init", *words, "--json").document()
+    assert made["users"] == ["admin", "broker", "connect", "console", "registry"]
+    files = [folder / f"{name}.properties" for name in ("admin", "connect", "console", "registry")]
+    found = [re.search(r"^sasl.password=(.+)$", one.read_text(), re.MULTILINE) for one in files]
+    passwords = [one[1] for one in found if one]
+    settings = (folder / "broker.properties").read_text()
+    passwords += re.findall(r'username="broker" password="([^"]+)"', settings)
+    for name in ("admin", "console"):
+        client = json.loads((folder / f"{name}.registry.json").read_text())
+        user, _, password = client["basic.auth.user.info"].partition(":")
+        assert user == name
+        passwords.append(password)
+    assert len(set(passwords)) == len(passwords) == 7
+
+
 @pytest.mark.parametrize("host", ["kafka:9092", "", "a..b"])
 def test_a_host_that_is_none_is_bad_usage(here: Run, tmp_path: Path, host: str) -> None:
     folder = tmp_path / "security"
@@ -189,6 +208,8 @@ class TestCheck:
             "admin.properties",
             "admin.java.properties",
             "admin.kcat.conf",
+            "connect.properties",
+            "console.properties",
             "registry.properties",
         }
         assert all(row["ok"] for row in rows)

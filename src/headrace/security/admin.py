@@ -21,6 +21,8 @@ from headrace.security.acls import (
 from headrace.security.scram import DIGESTS, credential_from_password
 from headrace.security.state import SecurityState
 
+CONNECT_TOPICS = ("connect-configs", "connect-configs-slots", "connect-offsets", "connect-status")
+
 
 def read_password_file(path: str) -> str:
     """The password in a file; ValueError or OSError without one."""
@@ -55,17 +57,76 @@ def with_password(
 
 def registry_acls(principal: str) -> list[AclBinding]:
     """The ACLs of a schema registry: its topic, its transactions, and librdkafka's group."""
-    needed = (
-        (ResourceType.TOPIC, "_schemas", AclOperation.READ),
-        (ResourceType.TOPIC, "_schemas", AclOperation.WRITE),
-        (ResourceType.TOPIC, "_schemas", AclOperation.CREATE),
-        (ResourceType.TRANSACTIONAL_ID, "_schemas-writer", AclOperation.WRITE),
-        (ResourceType.GROUP, "headrace-registry", AclOperation.DESCRIBE),
+    return _allow(
+        principal,
+        [
+            (ResourceType.TOPIC, "_schemas", AclOperation.READ),
+            (ResourceType.TOPIC, "_schemas", AclOperation.WRITE),
+            (ResourceType.TOPIC, "_schemas", AclOperation.CREATE),
+            (ResourceType.TRANSACTIONAL_ID, "_schemas-writer", AclOperation.WRITE),
+            (ResourceType.GROUP, "headrace-registry", AclOperation.DESCRIBE),
+        ],
     )
+
+
+def connect_acls(principal: str) -> list[AclBinding]:
+    """The ACLs of Connect workers: their topics, their group, and groups and transactions of
+    connectors. The topics of connectors are not among them.
+    """
+    operations = (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DESCRIBE_CONFIGS,
+    )
+    topics = [
+        (ResourceType.TOPIC, topic, operation)
+        for topic in CONNECT_TOPICS
+        for operation in operations
+    ]
+    own_group = (ResourceType.GROUP, "connect", AclOperation.READ)
+    of_connectors = [
+        (ResourceType.GROUP, "connect-", AclOperation.READ),
+        (ResourceType.GROUP, "connect-", AclOperation.DELETE),
+        (ResourceType.TRANSACTIONAL_ID, "connect-", AclOperation.WRITE),
+    ]
+    return [
+        *_allow(principal, [*topics, own_group]),
+        *_allow(principal, of_connectors, PatternType.PREFIXED),
+    ]
+
+
+def console_acls(principal: str) -> list[AclBinding]:
+    """The ACLs of the web console: everything with data, but no changes of users and ACLs.
+
+    A principal that may change ACLs could allow itself everything.
+    """
+    data = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+    of_cluster = (
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.CREATE,
+        AclOperation.IDEMPOTENT_WRITE,
+    )
+    return _allow(
+        principal,
+        [
+            *((kind, WILDCARD, AclOperation.ALL) for kind in data),
+            *((ResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in of_cluster),
+        ],
+    )
+
+
+def _allow(
+    principal: str,
+    rights: Iterable[tuple[ResourceType, str, AclOperation]],
+    pattern: PatternType = PatternType.LITERAL,
+) -> list[AclBinding]:
     return [
         AclBinding(
-            ResourcePattern(kind, PatternType.LITERAL, name),
+            ResourcePattern(kind, pattern, name),
             AclEntry(principal, WILDCARD, operation, AclPermission.ALLOW),
         )
-        for kind, name, operation in needed
+        for kind, name, operation in rights
     ]

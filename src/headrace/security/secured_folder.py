@@ -9,7 +9,7 @@
     USER.python.json             kafka-python, aiokafka and confluent-kafka,
     USER.spark.json              Spark
     registry.pem                 the schema registry's private key and certificate
-    registry-http.properties     the settings of its HTTP API, and
+    registry-http.properties     the settings of its HTTP API, also for Connect and the console, and
     http-users                   the users of that
     USER.registry.json           for clients of that API
 
@@ -26,7 +26,8 @@ from headrace.security.client_login import SCRAM, ClientLogin, jaas_text
 from headrace.security.http_users import verifier_text, write_user
 from headrace.security.x509 import Certificate, pem_blocks, read_certificate
 
-ADMIN, BROKER, REGISTRY = "admin", "broker", "registry"
+ADMIN, BROKER = "admin", "broker"
+REGISTRY, CONNECT, CONSOLE = "registry", "connect", "console"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -111,10 +112,18 @@ class SecuredFolder:
         self._write(self.broker_file, properties_text(settings))
 
     def write_registry_files(
-        self, bind: str, host: str, port: int, username: str, password: str
+        self, bind: str, host: str, port: int, passwords: Mapping[str, str]
     ) -> None:
-        """The settings of the registry's HTTP API with one user, and the file of its clients."""
-        write_user(self.http_users_file, username, f"{verifier_text(password)},admin")
+        """The settings of the registry's HTTP API, its users, and a file for clients of each."""
+        for username, password in passwords.items():
+            write_user(self.http_users_file, username, f"{verifier_text(password)},admin")
+            client = {
+                "url": f"https://{host}:{port}",
+                "ssl.ca.location": str(self.ca_file),
+                "basic.auth.user.info": f"{username}:{password}",
+            }
+            path = self.path / f"{username}.registry.json"
+            self._write(path, json.dumps(client, indent=2) + "\n")
         settings = {
             "listeners": f"https://{bind}:{port}",
             "ssl.keystore.location": str(self.registry_key_store_file),
@@ -122,13 +131,6 @@ class SecuredFolder:
             "headrace.authentication.users.file": str(self.http_users_file),
         }
         self._write(self.registry_file, properties_text(settings))
-        client = {
-            "url": f"https://{host}:{port}",
-            "ssl.ca.location": str(self.ca_file),
-            "basic.auth.user.info": f"{username}:{password}",
-        }
-        path = self.path / f"{username}.registry.json"
-        self._write(path, json.dumps(client, indent=2) + "\n")
 
     def write_client_file(self, login: ClientLogin) -> Path:
         """Write the file of a user for librdkafka and `headrace`."""

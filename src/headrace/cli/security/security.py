@@ -74,9 +74,9 @@ def init(
     """Create all files of a secured broker and its clients.
 
     A certificate authority and a certificate of the broker; settings of the broker with TLS, logins
-    and permissions; the users admin, broker and registry with random passwords, in the broker's
-    data folder; files for clients; a certificate and settings of the schema registry, with the user
-    admin. The broker must not be running.
+    and permissions; the users admin, broker, registry, connect and console with random passwords,
+    in the broker's data folder; files for clients; a certificate and settings of the HTTP services,
+    with users of their own. The broker must not be running.
     """
     from headrace.cli.security.stopped_broker import open_stopped
     from headrace.security.client_login import ClientLogin
@@ -85,6 +85,8 @@ def init(
         from headrace.security.secured_folder import (
             ADMIN,
             BROKER,
+            CONNECT,
+            CONSOLE,
             LOCAL_HOSTS,
             REGISTRY,
             SecuredFolder,
@@ -93,7 +95,8 @@ def init(
     secured = SecuredFolder(Path(folder))
     _check_new(secured, folder)
     hosts = [_checked(one) for one in host or ()]
-    passwords = {name: secrets.token_urlsafe(24) for name in (ADMIN, BROKER, REGISTRY)}
+    services = (REGISTRY, CONNECT, CONSOLE)
+    passwords = _random_passwords(ADMIN, BROKER, *services)
     # Other machines can connect only if a host was given.
     bind, name = ("0.0.0.0", _bracketed(hosts[0])) if hosts else ("127.0.0.1", "127.0.0.1")
     address = f"{name}:{port}"
@@ -108,12 +111,14 @@ def init(
                 **secured.broker_settings(passwords[BROKER]),
             }
         )
-        admin, registry = (
+        admin, *others = (
             ClientLogin(address, str(secured.ca_file), user, passwords[user])
-            for user in (ADMIN, REGISTRY)
+            for user in (ADMIN, *services)
         )
-        files = [*secured.write_all_client_files(admin), secured.write_client_file(registry)]
-        secured.write_registry_files(bind, name, REGISTRY_PORT, ADMIN, passwords[ADMIN])
+        files = [*secured.write_all_client_files(admin), *map(secured.write_client_file, others)]
+        # Passwords of their own: a service that sees one of them does not get to the cluster by it.
+        http_users = _random_passwords(ADMIN, CONSOLE)
+        secured.write_registry_files(bind, name, REGISTRY_PORT, http_users)
         broker.alter(lambda state: _with_users(state, passwords))
     if as_json:
         output.print_json(
@@ -132,19 +137,29 @@ def init(
 
 
 def _with_users(state: "SecurityState", passwords: dict[str, str]) -> "SecurityState":
-    from headrace.security.admin import registry_acls, with_password
-    from headrace.security.secured_folder import REGISTRY
+    from headrace.security.admin import connect_acls, console_acls, registry_acls, with_password
+    from headrace.security.secured_folder import CONNECT, CONSOLE, REGISTRY
 
     for name, password in passwords.items():
         state = with_password(state, name, password)
-    return state.with_acls(registry_acls(f"User:{REGISTRY}"))
+    return state.with_acls(
+        [
+            *registry_acls(f"User:{REGISTRY}"),
+            *connect_acls(f"User:{CONNECT}"),
+            *console_acls(f"User:{CONSOLE}"),
+        ]
+    )
+
+
+def _random_passwords(*names: str) -> dict[str, str]:
+    return {name: secrets.token_urlsafe(24) for name in names}
 
 
 def _print_next(folder: str, address: str, hosts: list[str]) -> None:
     print(
         f"""\
 Created in {folder}: a certificate authority, a certificate for {", ".join(hosts)}, and the users
-admin (all permissions), registry (for the schema registry) and broker (for other brokers).
+admin (all permissions), broker (for other brokers), registry, connect and console (for services).
 Their passwords are in the files of that folder, which only you can read. Keep ca.key safe.
 
 Next:
@@ -160,7 +175,7 @@ Clients connect to {address} with the files in {folder}:
   admin.kcat.conf         kcat -F
   admin.registry.json     confluent-kafka's SchemaRegistryClient
 
-The schema registry:
+The schema registry, and likewise `headrace connect serve` and `headrace console`:
   headrace registry serve --config {folder}/registry-http.properties \\
     --client-config {folder}/registry.properties
 
