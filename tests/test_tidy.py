@@ -23,6 +23,7 @@ PUBLIC_API = (
     "headrace/connect/connectors/",
     "headrace/connect/plugin.py",
     "headrace/connect/trial.py",
+    "headrace/pipelines/foreach_batch.py",
     "pyspark_headrace",
 )
 """What users import, and connectors, whose methods the host calls."""

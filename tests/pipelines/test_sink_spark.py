@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.pipelines import write_epochs
 from headrace.pipelines.lake import verify as proof
 from headrace.pipelines.lake.views import open_view
 from headrace.pipelines.sink.output_modes import explained
@@ -256,45 +257,101 @@ def test_a_mode_that_the_sink_does_not_have_is_answered_with_the_way_that_works(
     # Spark itself refuses update; what the listener of `headrace spark run` makes of it:
     first_line = explained(str(caught.value)).strip().splitlines()[0]
     said = first_line if mode == "update" else str(caught.value)
-    assert '.outputMode("update").foreachBatch(' in said
-    assert "at least once" in said
+    assert '.outputMode("update").foreachBatch(write_epochs(' in said
+    assert "exactly once" in said
     assert numbers(headrace, target) == []
 
 
-@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_results_that_change_are_written_as_a_batch_an_epoch(
-    spark: SparkSession,
-    headrace: RunningBroker,
-    source: str,
-    target: str,
-    tmp_path: Path,
-    delivery: str,
+def aggregate(
+    rows: DataFrame, folder: Path, write: Callable[[DataFrame, int], None]
+) -> list[dict[str, Any]]:
+    """Write an aggregate in update mode to the end of its source; the progress of each epoch."""
+    writer = rows.writeStream.outputMode("update").foreachBatch(write).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+    assert query.awaitTermination(100)
+    return list(query.recentProgress)
+
+
+def written(spark: SparkSession, headrace: RunningBroker, topic: str) -> DataFrame:
+    reader = spark.read.format("headrace").option("subscribe", topic)
+    reader = reader.option("kafka.isolation.level", "read_committed")
+    return reader.option("kafka.bootstrap.servers", headrace.bootstrap_servers).load()
+
+
+def last_values(rows: DataFrame) -> dict[int, int]:
+    last = rows.groupBy("key").agg(F.max_by("value", "offset").alias("value")).collect()
+    return {int(row.key): int(row.value) for row in last}
+
+
+def test_a_batch_without_an_epoch_is_written_again_when_spark_repeats_it(
+    spark: SparkSession, headrace: RunningBroker, source: str, target: str, tmp_path: Path
 ) -> None:
-    """As the documentation says: a replayed epoch is there twice, and the last values stay."""
     options = {
         "kafka.bootstrap.servers": headrace.bootstrap_servers,
         "topic": target,
-        "delivery": delivery,
+        "delivery": "exactly-once",
     }
 
     def write(rows: DataFrame, epoch: int) -> None:
         rows.write.format("headrace").options(**options).mode("append").save()
 
-    def once() -> None:
-        writer = counts(spark, headrace, source).writeStream.outputMode("update")
-        writer = writer.foreachBatch(write).trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        assert query.awaitTermination(100)
+    for _ in range(2):
+        aggregate(counts(spark, headrace, source), tmp_path, write)
+        forget_last_epoch(tmp_path)
+    assert written(spark, headrace, target).count() == 4 * 10
+    assert last_values(written(spark, headrace, target)) == dict.fromkeys(range(10), RECORDS // 10)
 
-    def written() -> DataFrame:
-        reader = spark.read.format("headrace").option("subscribe", target)
-        reader = reader.option("kafka.isolation.level", "read_committed")
-        return reader.option("kafka.bootstrap.servers", headrace.bootstrap_servers).load()
 
-    once()
-    assert written().count() == 3 * 10
-    forget_last_epoch(tmp_path)
-    once()
-    assert written().count() == 4 * 10
-    last = written().groupBy("key").agg(F.max_by("value", "offset").alias("value")).collect()
-    assert {int(row.key): int(row.value) for row in last} == dict.fromkeys(range(10), RECORDS // 10)
+def test_results_that_change_are_written_once_through_crashes_and_repetitions(
+    spark: SparkSession, headrace: RunningBroker, source: str, target: str, tmp_path: Path
+) -> None:
+    """A function of several writes: another topic, the same topic again, and no rows."""
+    bootstrap = headrace.bootstrap_servers
+    other = create_topic(bootstrap, f"{target}.0", 2)
+    to_target = write_epochs(target, bootstrap=bootstrap)
+    to_other = write_epochs(other, bootstrap=bootstrap)
+    fives = write_epochs(target, bootstrap=bootstrap, part="fives")
+    nothing = write_epochs(target, bootstrap=bootstrap, part="nothing")
+    crashes = [2, 1]
+
+    def write(rows: DataFrame, epoch: int) -> None:
+        nothing(rows.where("false"), epoch)
+        to_target(rows, epoch)
+        if crashes and epoch == crashes[-1]:
+            raise KeyError(f"crash in epoch {crashes.pop()}")
+        to_other(rows, epoch)
+        fives(rows.where("key = '5'"), epoch)
+
+    for _ in range(2):
+        with pytest.raises(Exception, match="crash in epoch"):
+            aggregate(counts(spark, headrace, source), tmp_path, write)
+    aggregate(counts(spark, headrace, source), tmp_path, write)
+    for _ in range(2):
+        forget_last_epoch(tmp_path)
+        (again,) = aggregate(counts(spark, headrace, source), tmp_path, write)
+        assert (again["batchId"], again["numInputRows"]) == (2, RECORDS // 3)
+    assert written(spark, headrace, target).count() == 3 * 10 + 3
+    assert written(spark, headrace, other).count() == 3 * 10
+    for topic in (target, other):
+        assert last_values(written(spark, headrace, topic)) == dict.fromkeys(
+            range(10), RECORDS // 10
+        )
+
+
+def test_a_second_write_of_an_epoch_to_a_topic_is_refused_and_not_lost(
+    spark: SparkSession, headrace: RunningBroker, source: str, target: str, tmp_path: Path
+) -> None:
+    to_target = write_epochs(target, bootstrap=headrace.bootstrap_servers)
+
+    def write(rows: DataFrame, epoch: int) -> None:
+        to_target(rows.where("key < '5'"), epoch)
+        to_target(rows.where("key >= '5'"), epoch)
+
+    with pytest.raises(Exception, match=r"epoch 0 .* has been written in this run of the query"):
+        aggregate(counts(spark, headrace, source), tmp_path, write)
+
+
+def test_a_write_outside_a_query_needs_a_name(spark: SparkSession, target: str) -> None:
+    rows = spark.range(1).selectExpr("string(id) as value")
+    with pytest.raises(RuntimeError, match=r"the id of the streaming query is unknown.*query="):
+        write_epochs(target)(rows, 0)

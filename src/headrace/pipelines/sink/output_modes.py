@@ -13,11 +13,16 @@ _UPDATE_REFUSED = re.compile(r"\b(headrace[\w-]*) does not support Update mode")
 
 def batch_per_epoch(format_: str) -> str:
     """How to write changing results with a sink of this format."""
+    if format_ == "headrace":
+        return (
+            'Write each epoch as a batch: .outputMode("update").foreachBatch(write_epochs("TOPIC"))'
+            " with `from headrace.pipelines import write_epochs` is exactly once; see "
+            "docs/spark-sinks.md, results that change"
+        )
     return (
         'Write each epoch as a batch: .outputMode("update").foreachBatch(lambda rows, epoch: '
         f'rows.write.format("{format_}").options(...).mode("append").save()). An epoch that Spark '
-        "runs again is then written again (at least once); see docs/spark-sinks.md, results that "
-        "change"
+        "runs again is then written again (at least once)"
     )
 
 
