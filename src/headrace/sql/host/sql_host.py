@@ -9,7 +9,8 @@ import dataclasses
 import itertools
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from headrace.pipelines.host.driver_process import DriverGone, DriverProcess
@@ -80,6 +81,11 @@ class SqlHost:
         await self.stop(query)
         folder = self._settings.query_folder(query)
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def keep(self, queries: Collection[str]) -> None:
+        """Deletes the checkpoints of all other queries."""
+        known = {self._settings.query_folder(each) for each in queries}
+        await asyncio.to_thread(_remove_others, Path(self._settings.folder), known)
 
     async def status(self, query: str) -> QueryStatus:
         """The state of a query; UNKNOWN if it was not started."""
@@ -153,6 +159,13 @@ class SqlHost:
         if "refused" in answer:
             raise QueryRefused(answer["refused"])
         return answer
+
+
+def _remove_others(folder: Path, known: Collection[Path]) -> None:
+    """Folders of queries have one folder for each generation; others are not touched."""
+    for each in folder.iterdir() if folder.exists() else ():
+        if each not in known and any(inner.name.isdecimal() for inner in each.glob("*")):
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def _plan_message(
