@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,12 +116,34 @@ def test_a_masked_field_is_in_no_answer(masking: HeadraceConsole, topic: str) ->
     assert search(masking, name, kind="expression", q=f'headers.token == "{SECRET}"')[0] == []
 
 
-def test_changes_and_reads_of_records_are_audited(masking: HeadraceConsole, topic: str) -> None:
-    create(masking, topic)
-    produce(masking, topic, [{"value": "x"}])
-    page(masking, topic)
-    text = (masking.folder / "audit.log").read_text()
-    lines = [json.loads(line) for line in text.splitlines()]
-    events_of_topic = [(each["event"], each["method"], each.get("topic")) for each in lines]
-    assert ("console_change", "POST", None) in events_of_topic
-    assert ("records_read", "GET", topic) in events_of_topic
+def test_a_masked_record_is_copied_whole_and_never_with_stars(
+    masking: HeadraceConsole, topic: str
+) -> None:
+    name = f"cards-{topic}"
+    create(masking, name)
+    value = json.dumps({"card": {"number": SECRET}})
+    produce(masking, name, [{"key": "k", "value": value, "headers": {"token": SECRET}}])
+    shown = masking.http.get(f"/topics/{name}/records/0/0").json()
+    assert shown["masked"] == ["value", "headers"]
+    like = {"partition": 0, "offset": "0"}
+    same = {"format": "same"}
+    address = f"/topics/{name}/records"
+    copy = {"like": like, "key": same, "value": same}
+    assert masking.http.post(address, json=copy).status_code == 200
+    assert stored(masking, name) == [(b"k", value.encode(), [("token", SECRET.encode())])] * 2
+    edited = {"format": "json", "text": shown["value"]["text"]}
+    answer = masking.http.post(address, json={"like": like, "key": same, "value": edited})
+    assert (answer.status_code, "masked fields" in answer.text) == (422, True)
+    assert len(stored(masking, name)) == 2
+
+
+def stored(console: HeadraceConsole, topic: str) -> list[tuple[object, object, object]]:
+    """Key, value and headers of each record as the cluster has them."""
+    properties = {"bootstrap.servers": console.bootstrap, "group.id": topic}
+    consumer = Consumer({**properties, "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found = []
+    while (message := consumer.poll(60)) is not None and message.error() is None:
+        found.append((message.key(), message.value(), message.headers()))
+    consumer.close()
+    return found

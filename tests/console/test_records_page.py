@@ -8,6 +8,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.looking import Looking
+from tests.console.test_masks import stored
 from tests.console.test_records_api import FIRST_MS, create, page, produce
 from tests.support.headrace_console import HeadraceConsole
 
@@ -205,6 +206,31 @@ def test_produce_again_keeps_headers_that_are_null_or_bytes(
     expect(tab.get_by_role("dialog")).to_be_hidden()
     first, second = page(any_console, topic, **{"from": "oldest"})["records"]
     assert second["headers"] == first["headers"]
+
+
+def test_produce_again_copies_what_is_too_large_or_too_much_to_show(
+    looking: Looking, any_console: HeadraceConsole, topic: str
+) -> None:
+    create(any_console, topic, 1, **{"max.message.bytes": "4000000"})
+    headers = [(f"h{number}", str(number)) for number in range(60)]
+    record = {"key": "k", "value": "x" * 1_500_000, "headers": headers}
+    produce(any_console, topic, [record], **{"message.max.bytes": 4_000_000})
+    tab = looking.page
+    tab.goto(f"/topics/{topic}/0/0")
+    tab.get_by_role("button", name="Produce again").click()
+    dialog = tab.get_by_role("dialog")
+    expect(dialog).to_contain_text("The value is too large")
+    dialog.get_by_role("combobox", name="Format of the key").select_option("text")
+    expect(dialog.get_by_role("textbox", name="Text of the key")).to_have_value("k")
+    dialog.get_by_role("combobox", name="Format of the value").select_option("text")
+    expect(dialog.get_by_role("textbox", name="Text of the value")).to_have_value("")
+    dialog.get_by_role("combobox", name="Format of the value").select_option("same")
+    looking.screenshot("produce-again")
+    dialog.get_by_role("button", name="Produce", exact=True).click()
+    expect(dialog).to_be_hidden()
+    first, second = stored(any_console, topic)
+    assert second == first
+    assert first[2] == [(name, value.encode()) for name, value in headers]
 
 
 def test_the_volume_over_time_selects_where_the_list_begins(

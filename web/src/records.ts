@@ -24,6 +24,8 @@ export interface RecordRow {
   value: Shown | null;
   headers: { name: string; value: Shown | null }[];
   header_count: number;
+  /** Which of key, value and headers have masked fields. */
+  masked: ("key" | "value" | "headers")[];
 }
 
 export function recordId(row: RecordRow): string {

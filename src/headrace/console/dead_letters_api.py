@@ -171,7 +171,7 @@ def _topics(cluster: Cluster) -> list[dict[str, object]]:
     places = [TopicPartition(name, index) for name in names for index in range(counts[name])]
     begins = available_offsets(cluster, dict.fromkeys(places, EARLIEST))
     ends = available_offsets(cluster, dict.fromkeys(places, LATEST))
-    committed, _ = committed_by_group(cluster, map(group_name, names))
+    committed, refused = committed_by_group(cluster, map(group_name, names))
     rows: list[dict[str, object]] = []
     for name in names:
         known = committed.get(group_name(name), {})
@@ -186,7 +186,7 @@ def _topics(cluster: Cluster) -> list[dict[str, object]]:
             {
                 "name": name,
                 "letters": str(total) if complete else None,
-                "left": str(left) if complete else None,
+                "left": str(left) if complete and group_name(name) not in refused else None,
             }
         )
     return rows

@@ -5,6 +5,7 @@ import base64
 import binascii
 import time
 from collections.abc import Mapping
+from typing import Literal
 
 from headrace.admin.record_text import BadLine
 from headrace.admin.typed_values import ValueEncoder
@@ -14,6 +15,8 @@ from headrace.client.errors import ClientError
 from headrace.client.partitioner import partition_of
 from headrace.client.producing import produce
 from headrace.console.console_request import ConsoleRequest, whole_number
+from headrace.console.masks import MASKED_BYTES
+from headrace.console.records_api import one_record
 from headrace.service.errors import HttpError
 from headrace.types import TopicPartition
 from headrace.wire.records import Record, encode_batch
@@ -25,11 +28,14 @@ async def produce_record(request: ConsoleRequest) -> object:
     """Writes one record; returns where it is.
 
     `key` and `value` are null or objects: `format` is text, json, hex, base64 or schema, with
-    `text`, and with `subject` and `version` for a schema.
+    `text`, and with `subject` and `version` for a schema. With `like`, the partition and offset of
+    another record of the topic, the format `same` copies the bytes of that record, and headers
+    that are left out are copied too.
     """
     body, topic = request.fields(), request.path["topic"]
-    key = await _encoded(request, "key", body.get("key"))
-    value = await _encoded(request, "value", body.get("value"))
+    like = await _like(request, body.get("like"))
+    key = await _part(request, "key", body.get("key"), like)
+    value = await _part(request, "value", body.get("value"), like)
     partition = body.get("partition")
     timestamp = body.get("timestamp")
     record = Record(
@@ -37,7 +43,9 @@ async def produce_record(request: ConsoleRequest) -> object:
         time.time_ns() // 1_000_000 if timestamp is None else whole_number("timestamp", timestamp),
         key,
         value,
-        _headers(body.get("headers", [])),
+        like.headers
+        if like is not None and "headers" not in body
+        else _headers(body.get("headers", [])),
     )
     chosen = None if partition is None else whole_number("partition", partition, 0, 2**31 - 1)
     place, offset = await request.console.cluster.run(_produce, topic, chosen, record)
@@ -54,6 +62,43 @@ def _produce(
         raise HttpError(400, f"Topic {topic} has the partitions 0 to {count - 1}")
     place = TopicPartition(topic, partition)
     return place, produce(cluster, {place: encode_batch([record])})[place]
+
+
+async def _like(request: ConsoleRequest, given: object) -> Record | None:
+    """The record of which the new one is a copy."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise HttpError(400, "The field like must have a partition and an offset")
+    partition = whole_number("partition", given.get("partition"), 0, 2**31 - 1)
+    place = TopicPartition(request.path["topic"], partition)
+    offset = whole_number("offset", given.get("offset"))
+    return (await request.console.cluster.run(one_record, place, offset))[0]
+
+
+async def _part(
+    request: ConsoleRequest, name: Literal["key", "value"], field: object, like: Record | None
+) -> bytes | None:
+    """The bytes of a key or value; those of `like` stay as they are, fields that are masked too."""
+    is_same = isinstance(field, Mapping) and field.get("format") == "same"
+    if like is None:
+        if is_same:
+            raise HttpError(400, f"The format same of the {name} needs the field like")
+        return await _encoded(request, name, field)
+    original: bytes | None = getattr(like, name)
+    if is_same:
+        return original
+    encoded = await _encoded(request, name, field)
+    if encoded is not None and MASKED_BYTES in encoded:
+        decoder = request.console.decoder
+        hidden = await asyncio.to_thread(decoder.masked, request.path["topic"], like)
+        if getattr(hidden, name) != original:
+            raise HttpError(
+                422,
+                f"The {name} has masked fields; it can be copied as it is or written anew, but not "
+                "edited",
+            )
+    return encoded
 
 
 async def _encoded(request: ConsoleRequest, name: str, field: object) -> bytes | None:

@@ -94,7 +94,7 @@ def shown_record(
     record: Record, place: TopicPartition, append_time: bool, decoder: Decoder, most: int
 ) -> dict[str, object]:
     """A record for a browser, without masked fields. Its 64-bit numbers are texts."""
-    record = decoder.masked(place.topic, record)
+    original, record = record, decoder.masked(place.topic, record)
     return {
         "partition": place.partition,
         "offset": str(record.offset),
@@ -107,6 +107,11 @@ def shown_record(
             for name, value in record.headers[:PREVIEWED_HEADERS]
         ],
         "header_count": len(record.headers),
+        "masked": [
+            name
+            for name in ("key", "value", "headers")
+            if getattr(record, name) != getattr(original, name)
+        ],
     }
 
 
