@@ -164,7 +164,12 @@ class SqlHost:
 def _remove_others(folder: Path, known: Collection[Path]) -> None:
     """Folders of queries have one folder for each generation; others are not touched."""
     for each in folder.iterdir() if folder.exists() else ():
-        if each not in known and any(inner.name.isdecimal() for inner in each.glob("*")):
+        is_query = not each.name.startswith(".")
+        if (
+            is_query
+            and each not in known
+            and any(inner.name.isdecimal() for inner in each.glob("*"))
+        ):
             shutil.rmtree(each, ignore_errors=True)
 
 
