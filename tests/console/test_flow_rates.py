@@ -1,6 +1,6 @@
 """Rates of flows, from offsets at several moments."""
 
-from headrace.console.flow_rates import rate
+from headrace.console.flow.flow_rates import rate
 from headrace.types import TopicPartition
 
 ONE, TWO, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("other", 0)

@@ -15,7 +15,7 @@ from headrace.admin.group_view import (
     GroupView,
     PartitionLag,
 )
-from headrace.console.lineage import NodeKind, build_graph
+from headrace.console.flow.lineage import NodeKind, build_graph
 from headrace.pipelines.running import progress
 from headrace.pipelines.running.progress import SinkTarget
 from tests.console.looking import PATIENCE_MS, Looking

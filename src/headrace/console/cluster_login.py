@@ -126,7 +126,7 @@ class ClusterLogin:
         from headrace.console.console import Console
 
         former = self._users.pop(name, None)
-        console = Console(options, self._audit)
+        console = Console(options)
         self._users[name] = UserConsole(console, proof, now, now)
         console.start()
         if former is not None:

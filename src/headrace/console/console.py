@@ -6,20 +6,19 @@ from headrace.admin.record_times import RecordTimes
 from headrace.console.cluster_threads import ClusterThreads
 from headrace.console.connect.connectors import Connectors
 from headrace.console.dead_letters.jobs import ResendJobs
-from headrace.console.flow_rates import FlowRates
+from headrace.console.flow.flow_rates import FlowRates
 from headrace.console.observer import Observer
 from headrace.console.options import ConsoleOptions
 from headrace.console.query_progress import QueryProgress
 from headrace.console.records.search import Searches
 from headrace.console.records.shown import Decoder
 from headrace.console.records.tail import Tails
-from headrace.security.audit import Audit
 
 
 class Console:
     """One console of one cluster."""
 
-    def __init__(self, options: ConsoleOptions, audit: Audit) -> None:
+    def __init__(self, options: ConsoleOptions) -> None:
         self.options = options
         self.cluster = ClusterThreads(options.client_config)
         self.registry = options.registry
@@ -31,7 +30,6 @@ class Console:
             exports=options.exports_metrics,
             by_partition=options.exports_partitions,
         )
-        self.audit = audit
         self.connectors = Connectors(options.connect)
         self.queries = QueryProgress(self.cluster)
         self.resends = ResendJobs(self.cluster)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.console.consoles import Consoles
+from headrace.security.audit import Audit
 from headrace.security.principals import ANONYMOUS
 from headrace.service.errors import HttpError
 from headrace.service.request import Request
@@ -30,6 +31,11 @@ class ConsoleRequest(Request):
     ) -> None:
         super().__init__(method, path, query, headers)
         self._consoles = consoles
+
+    @property
+    def audit(self) -> Audit:
+        """The audit log of the console."""
+        return self._consoles.audit
 
     async def open_console(self) -> None:
         """Waits until the console's state is open."""

@@ -60,16 +60,16 @@ class Consoles:
 
     async def _load(self, read_pages: Callable[[], None]) -> None:
         if self._has_shared:
-            self._shared = await asyncio.to_thread(_make_console, self.options, self.audit)
+            self._shared = await asyncio.to_thread(_make_console, self.options)
             self._shared.start()
         await asyncio.to_thread(load_handlers)
         self._reading = asyncio.create_task(asyncio.to_thread(read_pages))
 
 
-def _make_console(options: ConsoleOptions, audit: Audit) -> "Console":
+def _make_console(options: ConsoleOptions) -> "Console":
     from headrace.console.console import Console
 
-    return Console(options, audit)
+    return Console(options)
 
 
 def _make_login(options: ConsoleOptions, audit: Audit) -> "ClusterLogin | None":

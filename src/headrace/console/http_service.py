@@ -3,6 +3,7 @@
 from functools import partial
 
 from headrace.console.assets import SECURITY_HEADERS, load_assets
+from headrace.console.audited_requests import write_forbidden
 from headrace.console.console_request import ConsoleRequest
 from headrace.console.consoles import Consoles
 from headrace.console.routes import routes
@@ -27,6 +28,7 @@ def console_service(consoles: Consoles, listen_host: str) -> HttpService[Console
         routes=routes(read_only=options.read_only),
         make_request=partial(ConsoleRequest, consoles),
         authenticate=consoles.login,
+        forbidden=partial(write_forbidden, consoles.audit),
         start=start,
         stop=consoles.stop,
         health=Health,

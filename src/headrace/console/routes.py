@@ -1,15 +1,15 @@
 """The route table of the console's HTTP API. The pages are in `assets.py`.
 
 The group of a row decides about its role and about the audit log: views of metadata (VIEW), reads
-of records (READ, audited), changes (WRITE, audited) and changes of access (ADMIN, audited).
+of records (READ, audited), changes (WRITE, audited), and views and changes of access (ADMIN,
+audited).
 """
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from headrace.console.audited_requests import Handler, audited
 from headrace.console.console_request import ConsoleRequest
 from headrace.console.lazy_handlers import MODULES, LazyModule
-from headrace.security.principals import ANONYMOUS
 from headrace.security.roles import Role
 from headrace.service.routes import HttpRoute
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 else:
     globals().update({name: LazyModule(name) for name in MODULES})
 
-Handler = Callable[[ConsoleRequest], Awaitable[object]]
 Row = tuple[str, str, Handler]
 
 _VIEWS: tuple[Row, ...] = (
@@ -126,7 +125,7 @@ _ADMINISTRATION: tuple[Row, ...] = (
 def routes(*, read_only: bool) -> tuple[HttpRoute[ConsoleRequest], ...]:
     """The rows that this console has; a read-only console has none that changes something."""
     found = [HttpRoute(*row, Role.VIEW) for row in _VIEWS]
-    found += [HttpRoute(*row, Role.ADMIN) for row in _ACCESS]
+    found += [_audited(row, Role.ADMIN, "access_read") for row in _ACCESS]
     found += [_audited(row, Role.READ, "records_read") for row in _RECORDS]
     if not read_only:
         found += [_audited(row, Role.WRITE, "console_change") for row in _CHANGES]
@@ -136,21 +135,4 @@ def routes(*, read_only: bool) -> tuple[HttpRoute[ConsoleRequest], ...]:
 
 def _audited(row: Row, role: Role, event: str) -> HttpRoute[ConsoleRequest]:
     method, pattern, handler = row
-
-    async def audited(request: ConsoleRequest) -> object:
-        answer = await handler(request)
-        fields = {"method": method, "path": pattern, **request.path}
-        request.console.audit.changed(AuditedClient(request), event, fields)
-        return answer
-
-    return HttpRoute(method, pattern, audited, role)
-
-
-class AuditedClient:
-    """The sender of a request in the words of the audit log."""
-
-    listener = "console"
-
-    def __init__(self, request: ConsoleRequest) -> None:
-        self.address = request.client
-        self.principal = request.principal or ANONYMOUS
+    return HttpRoute(method, pattern, audited(method, pattern, handler, event), role)

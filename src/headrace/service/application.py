@@ -83,8 +83,10 @@ class Application(Generic[R]):
             query = parse_query(scope["query_string"])
             request = self._service.make_request(method, found.path, query, headers)
             request.target = _target(path, scope["query_string"])
+            request.client = _client(scope)
             if self._authenticate is not None and pattern not in WITHOUT_AUTHENTICATION:
-                await _identify(request, self._authenticate, found.role, scope)
+                await _identify(request, self._authenticate, scope)
+                self._check_role(request, found)
             if method in BODY_METHODS:
                 request.body = await self._read_body(receive, headers)
             answer = await found.handler(request)
@@ -121,6 +123,14 @@ class Application(Generic[R]):
             if page is None or error.status != 404 or method != "GET":
                 raise
             return Match("page", page, {"path": path}, Role.VIEW)
+
+    def _check_role(self, request: R, found: Match[R]) -> None:
+        try:
+            _check_role(request, found.role)
+        except HttpError:
+            if self._service.forbidden is not None:
+                self._service.forbidden(request, found.pattern, found.role)
+            raise
 
     # --------------------------------------------------------------------------- start and stop
 
@@ -177,7 +187,9 @@ class Application(Generic[R]):
             raise HttpError(405, f"HTTP 405 Method Not Allowed: {method}", headers={"allow": "GET"})
         if self._authenticate is not None:
             request = Request(method, {}, {}, headers)
-            await _identify(request, self._authenticate, Role.READ, scope)
+            request.client = _client(scope)
+            await _identify(request, self._authenticate, scope)
+            _check_role(request, Role.READ)
         page = self._metrics.page(self._service.metrics())
         if self._service.metrics_text is not None:
             page += self._service.metrics_text()
@@ -240,15 +252,20 @@ class Application(Generic[R]):
                 return b"".join(pieces)
 
 
-async def _identify(
-    request: Request, authenticate: Authenticate, needed: Role, scope: Scope
-) -> None:
-    """Gives the request its client; raises HttpError if the client may not send it."""
+def _client(scope: Scope) -> str:
     peer = scope.get("client")
-    request.client = f"{peer[0]}:{peer[1]}" if peer else ""
+    return f"{peer[0]}:{peer[1]}" if peer else ""
+
+
+async def _identify(request: Request, authenticate: Authenticate, scope: Scope) -> None:
+    """Gives the request its client; raises HttpError if it is not known."""
     request.certificate = scope.get("state", {}).get(CERTIFICATE_STATE)
     request.principal, request.role = await authenticate(request)
-    if request.role < needed:
+
+
+def _check_role(request: Request, needed: Role) -> None:
+    """Raises HttpError 403 if the role of the client does not suffice."""
+    if request.role is not None and request.role < needed:
         raise HttpError(
             403,
             f"HTTP 403 Forbidden: {request.principal} has the role {request.role.name.lower()}, "

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from headrace.security.roles import Role
 from headrace.service.authentication import HttpIdentity
 from headrace.service.request import Request
 from headrace.service.routes import HttpRoute
@@ -74,6 +75,9 @@ class HttpService(Generic[R]):
     authenticate: Authenticate | None = None
     """None: what the settings ask for (`authentication.py`). A service with a login of its own
     sets it."""
+    forbidden: Callable[[R, str, Role], None] | None = None
+    """Called if the role of a client does not suffice, with the path of the route table and the
+    role that is needed, before the response has status 403."""
     response_types: tuple[str, ...] = (JSON,)
     """Media types for the `Accept` header; the first is the default."""
     body_types: frozenset[str] = frozenset({JSON})

@@ -49,7 +49,7 @@ class Request:
         self.body = b""
         """Empty until the request is authenticated."""
         self.client = ""
-        """The client's address and port; known if the service has authentication."""
+        """The client's address and port."""
         self.certificate: str | None = None
         """The distinguished name of the client's TLS certificate, if it has shown one."""
         self.principal: str | None = None

@@ -1,0 +1,1 @@
+"""How data flows between topics, queries, connectors and groups, and at which rates."""
