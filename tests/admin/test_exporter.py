@@ -19,30 +19,20 @@ from headrace.client.layout import Held
 from headrace.client.topics import TopicDescription
 from headrace.types import TopicPartition
 from tests.admin.conftest import CountingCluster, MakeTopic, commit, produce
+from tests.support.dashboard_metrics import dashboards, required_metrics
 
 T = 1_704_067_200_000
-DASHBOARDS = {
-    # kafka_exporter_overview.json of kafka_exporter
-    "kafka_consumergroup_current_offset",
-    "kafka_consumergroup_lag",
-    "kafka_topic_partition_current_offset",
-    "kafka_topic_partitions",
-    # strimzi-kafka-exporter.json of Strimzi
-    "kafka_broker_info",
-    "kafka_cluster_partition_atminisr",
-    "kafka_cluster_partition_underminisr",
-    "kafka_topic_partition_in_sync_replica",
-    "kafka_topic_partition_leader_is_preferred",
-    "kafka_topic_partition_oldest_offset",
-    "kafka_topic_partition_replicas",
-    "kafka_topic_partition_under_replicated_partition",
-    # the others of kafka_exporter's README
+DOCUMENTED = {
     "kafka_brokers",
     "kafka_topic_partition_leader",
     "kafka_consumergroup_current_offset_sum",
     "kafka_consumergroup_lag_sum",
     "kafka_consumergroup_members",
 }
+"""Metrics of kafka_exporter's README that no dashboard asks for."""
+FROM_PROMETHEUS = {"instance", "job", "namespace", "strimzi_io_cluster"}
+"""Labels that Prometheus adds when it scrapes, by its configuration."""
+DASHBOARDS = DOCUMENTED.union(*dashboards().values())
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? ([0-9.e+-]+)')
 
 
@@ -69,6 +59,10 @@ def test_a_real_cluster_has_every_metric_that_the_dashboards_ask_for(
     text = render(collect(cluster, RecordTimes()))
     found = samples(text)
     assert found.keys() >= DASHBOARDS
+    for metrics in dashboards().values():
+        for name, wanted in metrics.items():
+            (labels, *_) = found[name]
+            assert set(re.findall(r'([a-z_]+)="', labels)) >= set(wanted) - FROM_PROMETHEUS, name
     at = f'topic="{topic}",partition="0"'
     assert found["kafka_brokers"] == {"": 1}
     assert found["kafka_topic_partitions"][f'topic="{topic}"'] == 2
@@ -87,6 +81,18 @@ def test_a_real_cluster_has_every_metric_that_the_dashboards_ask_for(
     seconds = found["kafka_consumergroup_group_lag_seconds"]
     (delay,) = (value for labels, value in seconds.items() if f'group="{group}",{at}' in labels)
     assert delay > 86_400
+
+
+def test_queries_of_panels_and_of_variables_are_found() -> None:
+    board = {
+        "panels": [{"targets": [{"expr": 'sum(kafka_a{x="1", y=~"$y"}) by (z) / kafka_b'}]}],
+        "templating": {"list": [{"query": "label_values(kafka_c, w)"}, {"query": {"text": ""}}]},
+    }
+    assert required_metrics(board) == {
+        "kafka_a": ["x", "y", "z"],
+        "kafka_b": ["z"],
+        "kafka_c": ["w"],
+    }
 
 
 def test_members_are_counted(

@@ -8,6 +8,7 @@ names of kafka-lag-exporter. Unknown values are omitted, not reported as -1.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace import __version__
 from headrace.admin.group_view import GroupView, describe, list_groups, view_groups
 from headrace.admin.record_times import RecordTimes
 from headrace.client.brokers import LiveBroker, describe_cluster
@@ -45,6 +46,9 @@ class _Metric:
 
 Sample = tuple[_Metric, tuple[object, ...], float]
 
+BUILD_INFO = _Metric(
+    "kafka_exporter_build_info", "1, with the version of Headrace as a label.", ("version",)
+)
 BROKERS = _Metric("kafka_brokers", "Number of brokers in the cluster.", ())
 BROKER_INFO = _Metric("kafka_broker_info", "A broker and its address.", ("id", "address"))
 PARTITIONS = _Metric("kafka_topic_partitions", "Number of partitions of a topic.", ("topic",))
@@ -158,6 +162,8 @@ def _escaped(text: str) -> str:
 
 
 def _samples(snapshot: ExporterSnapshot) -> Iterator[Sample]:
+    # Dashboards find out by it where an exporter runs.
+    yield BUILD_INFO, (__version__,), 1
     yield BROKERS, (), len(snapshot.brokers)
     for broker in snapshot.brokers:
         yield BROKER_INFO, (broker.id, f"{broker.host}:{broker.port}"), 1
