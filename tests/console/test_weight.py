@@ -1,15 +1,12 @@
-"""What a browser has to load, and that the packages contain it."""
+"""What a browser has to load."""
 
 import gzip
 import re
-import tomllib
 
 from headrace.console.assets import FOLDER
-from tests.console.looking import ROOT
 
 START_BYTES = 60_000
 LAZY_BYTES = 175_000
-ASSETS = "src/headrace/console/assets"
 
 
 def weight(name: str) -> int:
@@ -47,15 +44,3 @@ def test_no_part_that_is_loaded_later_is_heavy() -> None:
     }
     assert len(parts) > 10
     assert {name: size for name, size in parts.items() if size > LAZY_BYTES} == {}
-
-
-def test_wheel_and_sdist_contain_the_built_pages() -> None:
-    """Git ignores the pages, so hatch would leave them out if they were not named as artifacts."""
-    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert ASSETS in hatch["artifacts"]
-    assert (ROOT / ASSETS) == FOLDER
-    assert "src/headrace" in hatch["targets"]["wheel"]["packages"]
-    assert "src" in hatch["targets"]["sdist"]["include"]
-    for target in ("wheel", "sdist"):
-        assert "exclude" not in hatch["targets"][target]
-        assert (ROOT / hatch["targets"][target]["hooks"]["custom"]["path"]).is_file()
