@@ -56,7 +56,7 @@ def test_lines_of_topics_and_groups(
         for name, value in (
             ("the beginning", ""),
             ("the end", ""),
-            ("a time", "2026-11-16T14:03:00"),
+            ("a time", "2026-11-16 14:03"),
             ("an offset", "7"),
             ("a shift by records", "-3"),
         ):

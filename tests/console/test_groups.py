@@ -111,6 +111,23 @@ FIELDS = {
 }
 
 
+def test_the_time_of_a_reset_is_read_in_the_zone_that_is_shown(
+    page: Page, any_console: HeadraceConsole, group: str, topic: str
+) -> None:
+    page.goto(f"/groups/{group}?tz=Asia/Tokyo")
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("combobox", name="To", exact=True).select_option("a time")
+    seconds = FIRST_MS / 1000 + 61
+    tokyo = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds + 9 * 3600))
+    dialog.get_by_role("textbox", name="Time (Asia/Tokyo, or with an offset)").fill(tokyo)
+    # The command line would read a time without an offset in another zone.
+    utc = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(seconds))
+    expect(dialog.locator(".cli")).to_contain_text(f"--to-time {utc}")
+    dialog.get_by_role("button", name="Show what changes").click()
+    expect(dialog.get_by_role("status")).to_contain_text("read 2 records again")
+
+
 def test_each_target_of_a_reset_is_previewed_before_one_is_written(
     page: Page, any_console: HeadraceConsole, group: str, topic: str
 ) -> None:

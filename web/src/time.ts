@@ -86,6 +86,47 @@ function offsetText(name = "GMT"): string {
   return name.replace(/^GMT/, "UTC").replace(/^UTC\+0$/, "UTC");
 }
 
+const TIME = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?)?\s*(Z|(?:UTC)?[+-]\d{1,2}(?::?\d\d)?|UTC)?$/i;
+
+/**
+ * The moment of a text such as `2026-11-16 14:03:07`: in the zone in which times are shown, unless an offset follows
+ * it. Null if it is not a time. Of an hour that a change of the clocks repeats, it is the first one.
+ */
+export function parseTime(text: string): number | null {
+  const found = TIME.exec(text.trim());
+  if (found === null) return null;
+  const number = (at: number) => Number(found[at] ?? 0);
+  const [month, day] = [number(2), number(3)];
+  const clock = Date.UTC(number(1), month - 1, day, number(4), number(5), number(6), Number((found[7] ?? "").padEnd(3, "0") || 0));
+  const read = new Date(clock);
+  if (read.getUTCMonth() !== month - 1 || read.getUTCDate() !== day || number(4) > 23 || number(5) > 59 || number(6) > 59) return null;
+  if (found[8] !== undefined) return clock - offsetOf(found[8]);
+  const name = isZone(zone()) ? zone() : "UTC";
+  const moments = [clock - 86_400_000, clock + 86_400_000].map((near) => clock - offsetAt(near, name));
+  const exact = moments.filter((moment) => moment + offsetAt(moment, name) === clock);
+  // A time that a change of the clocks leaves out is read with the offset before it.
+  return exact.length > 0 ? Math.min(...exact) : moments[0]!;
+}
+
+function offsetOf(text: string): number {
+  const found = /([+-])(\d{1,2}):?(\d\d)?$/.exec(text);
+  if (found === null) return 0;
+  return (found[1] === "-" ? -1 : 1) * (Number(found[2]) * 60 + Number(found[3] ?? 0)) * 60_000;
+}
+
+/** The offset of a zone at a moment, in milliseconds. */
+function offsetAt(ms: number, name: string): number {
+  const parts = new Map(format(name).formatToParts(ms).map((part) => [part.type, Number(part.value)]));
+  const get = (type: Intl.DateTimeFormatPartTypes) => parts.get(type) ?? 0;
+  const whole = Math.floor(ms / 1000) * 1000;
+  return Date.UTC(get("year"), get("month") - 1, get("day"), get("hour"), get("minute"), get("second")) - whole;
+}
+
+/** What `parseTime` accepts, for an error. */
+export function notATime(text: string): string {
+  return `${text} is not a time such as 2026-11-16 14:03:00`;
+}
+
 /** `3 d 4 h`, `5 min 20 s`, `340 ms`. */
 export function durationText(ms: number): string {
   if (!Number.isFinite(ms)) return "";

@@ -5,7 +5,9 @@ import { Dialog, quoted } from "../components/dialog";
 import { Field, TextField } from "../components/field";
 import { notify } from "../components/notices";
 import { Table } from "../components/table";
+import { TimeField } from "../components/time_field";
 import { count } from "../numbers";
+import { notATime, parseTime } from "../time";
 import type { GroupInfo } from "./group";
 
 interface Change {
@@ -32,8 +34,8 @@ export function ResetOffsets({ group, onClose }: { group: GroupInfo; onClose: ()
   };
   const target = () => {
     if (to !== "time") return value;
-    const moment = Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(value) ? value : `${value}Z`);
-    if (Number.isNaN(moment)) throw new ApiError(0, `${value} is not a time such as 2026-11-16T14:03:00`);
+    const moment = parseTime(value);
+    if (moment === null) throw new ApiError(0, notATime(value));
     return String(moment);
   };
   const submit = async (): Promise<void | "stay"> => {
@@ -49,7 +51,10 @@ export function ResetOffsets({ group, onClose }: { group: GroupInfo; onClose: ()
   const again = plan?.reduce((total, each) => total + (each.difference !== null && each.difference.startsWith("-") ? -BigInt(each.difference) : 0n), 0n) ?? 0n;
   const skipped = plan?.reduce((total, each) => total + (each.difference !== null && !each.difference.startsWith("-") ? BigInt(each.difference) : 0n), 0n) ?? 0n;
   const scope = topic === "" ? "--all-topics" : `--topic ${quoted(topic)}`;
-  const option = `${OPTIONS[to]}${to === "beginning" || to === "end" ? "" : ` ${quoted(value || "VALUE")}`}`;
+  // The command line reads a time without an offset in the zone of its machine.
+  const moment = to === "time" ? parseTime(value) : null;
+  const commandValue = moment === null ? value : new Date(moment).toISOString();
+  const option = `${OPTIONS[to]}${to === "beginning" || to === "end" ? "" : ` ${quoted(commandValue || "VALUE")}`}`;
   return (
     <Dialog
       title={`Reset offsets of ${group.name}`}
@@ -78,7 +83,7 @@ export function ResetOffsets({ group, onClose }: { group: GroupInfo; onClose: ()
           <option value="shift">a shift by records</option>
         </select>
       </Field>
-      {to === "time" && <TextField label="Time (UTC, or with an offset)" value={value} onInput={(text) => edit(() => setValue(text))} placeholder="2026-11-16T14:03:00" required />}
+      {to === "time" && <TimeField label="Time" value={value} onInput={(text) => edit(() => setValue(text))} required />}
       {to === "offset" && <TextField label="Offset" value={value} onInput={(text) => edit(() => setValue(text))} required />}
       {to === "shift" && <TextField label="Records; a negative number moves back" value={value} onInput={(text) => edit(() => setValue(text))} required />}
       {plan !== null && (
@@ -96,9 +101,9 @@ export function ResetOffsets({ group, onClose }: { group: GroupInfo; onClose: ()
             empty="The group has no offsets to reset."
             columns={[
               { key: "place", title: "Partition", cell: (row) => `${row.topic}-${row.partition}` },
-              { key: "from", title: "Now", cell: (row) => count(row.from), number: true },
+              { key: "from", title: "Now", cell: (row) => (row.from === null ? "none" : count(row.from)), number: true },
               { key: "to", title: "New", cell: (row) => count(row.to), number: true },
-              { key: "difference", title: "Difference", cell: (row) => count(row.difference), number: true },
+              { key: "difference", title: "Difference", cell: (row) => (row.difference === null ? "new" : count(row.difference)), number: true },
             ]}
           />
         </>

@@ -5,8 +5,10 @@ import { Field, TextField } from "../components/field";
 import { RecordTable } from "../components/record_table";
 import { RecordView } from "../components/record_view";
 import { ErrorText } from "../components/states";
+import { TimeField } from "../components/time_field";
 import { param, setParams } from "../router";
 import { produced, type RecordRow } from "../records";
+import { notATime, parseTime, timeText, zone } from "../time";
 import { LiveRecords } from "./records_live";
 import { RecordVolume } from "./records_volume";
 import { RecordSearch } from "./records_search";
@@ -120,18 +122,18 @@ function isAtEnd(page: RecordPage, from: string): boolean {
 function StartForm({ from, reload }: { from: string; reload: () => void }): JSX.Element {
   const [kind, value = ""] = splitOnce(from);
   const [shownKind, setKind] = useState(kind);
-  const [text, setText] = useState(kind === "time" ? isoTime(value) : value);
+  const [text, setText] = useState(kind === "time" ? timeText(value, true, false) : value);
   const [partitions, setPartitions] = useState(param("partitions"));
   useEffect(() => {
     setKind(kind);
-    setText(kind === "time" ? isoTime(value) : value);
-  }, [from]);
+    setText(kind === "time" ? timeText(value, true, false) : value);
+  }, [from, zone()]);
   const [problem, setProblem] = useState("");
   const apply = (event: Event) => {
     event.preventDefault();
-    const moment = shownKind === "time" ? Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`) : 0;
-    setProblem(Number.isNaN(moment) ? `${text} is not a time such as 2026-11-16T14:03:00` : "");
-    if (Number.isNaN(moment)) return;
+    const moment = shownKind === "time" ? parseTime(text) : 0;
+    setProblem(moment === null ? notATime(text) : "");
+    if (moment === null) return;
     const start = shownKind === "offset" ? `offset:${text || "0"}` : shownKind === "time" ? `time:${moment}` : shownKind;
     setParams({ from: start === "newest" ? "" : start, partitions: partitions.replaceAll(" ", ""), open: "" }, true);
     reload();
@@ -147,7 +149,7 @@ function StartForm({ from, reload }: { from: string; reload: () => void }): JSX.
         </select>
       </Field>
       {shownKind === "offset" && <TextField label="Offset" value={text} onInput={setText} required />}
-      {shownKind === "time" && <TextField label="Time (UTC, or with an offset)" value={text} onInput={setText} placeholder="2026-11-16T14:03:00" required />}
+      {shownKind === "time" && <TimeField label="Time" value={text} onInput={setText} required />}
       <TextField label="Partitions" value={partitions} onInput={setPartitions} placeholder="all" />
       <button type="submit">Show</button>
       {problem !== "" && (
@@ -162,9 +164,4 @@ function StartForm({ from, reload }: { from: string; reload: () => void }): JSX.
 function splitOnce(text: string): [string, string?] {
   const at = text.indexOf(":");
   return at < 0 ? [text] : [text.slice(0, at), text.slice(at + 1)];
-}
-
-function isoTime(ms: string): string {
-  const date = new Date(Number(ms));
-  return Number.isNaN(date.getTime()) ? "" : date.toISOString();
 }
