@@ -17,6 +17,7 @@ from headrace.broker.poller import Poller
 from headrace.broker.quotas.connection_limits import ConnectionLimits
 from headrace.broker.setup import handshakes
 from headrace.broker.transport import Transport
+from headrace.security.audit import Audit
 from headrace.settings import Settings
 from tests.security.authority import Authority, Issued, write
 from tests.support.stores import eventually
@@ -35,7 +36,7 @@ class Accepting:
         poller = Poller(lambda: False)
         self._loop = asyncio.SelectorEventLoop(poller)
         limits = ConnectionLimits(lambda: parsed, dict, time.monotonic)
-        reception = Reception(poller, self._transports, limits, self._serve)
+        reception = Reception(poller, self._transports, limits, self._serve, Audit())
         self._loop.call_soon(self.acceptor.start, reception)
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()

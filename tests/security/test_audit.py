@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import socket
 import stat
 import urllib.request
@@ -16,6 +17,7 @@ import pytest
 from headrace.apis.context import Caller
 from headrace.client.config import ClientConfig, Security, parse_bootstrap
 from headrace.client.connection import Connection
+from headrace.client.errors import ClientError
 from headrace.clock import ManualClock
 from headrace.errors import KafkaError, SettingError
 from headrace.security import audit as audit_module
@@ -28,13 +30,14 @@ from headrace.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from headrace.security.audit import IN_WINDOW, WINDOW_S, Audit
+from headrace.security.audit import IN_WINDOW, OF_CLIENT, OF_KIND, WINDOW_S, Audit
 from headrace.security.guard import Guard, Permissions
 from headrace.security.state import SecurityState
-from tests.security.authority import write
+from tests.security.authority import Authority, write
 from tests.security.secured import SecuredBroker
 from tests.security.test_acl_enforcement import AUTHORIZER, Case, ask, codes
 from tests.support.ports import free_port
+from tests.support.stores import eventually
 
 READ, TOPIC = AclOperation.READ, ResourceType.TOPIC
 METRICS = f"127.0.0.1:{free_port()}"
@@ -128,6 +131,48 @@ def test_events_beyond_the_rate_are_counted_in_the_next_line(
     client.allows(READ, TOPIC, "orders")
     client.allows(READ, TOPIC, "orders")
     assert [event.get("left_out") for event in events(path)[-2:]] == [12, None]
+
+
+def test_new_names_do_not_lead_to_more_lines_than_a_client_may_cause(
+    audit: Audit, path: Path, clock: ManualClock
+) -> None:
+    client = permissions(audit)
+    for number in range(OF_CLIENT * 10):
+        client.allows(READ, TOPIC, f"name-{number}")
+    assert len(events(path)) == OF_CLIENT
+    assert len(audit._rates) <= OF_CLIENT
+    clock.advance(int(WINDOW_S * 1000))
+    client.allows(READ, TOPIC, "one more")
+    client.allows(READ, TOPIC, "and one more")
+    found = [event.get("left_out_of_client") for event in events(path)[-2:]]
+    assert found == [OF_CLIENT * 9, None]
+
+
+def test_many_clients_cause_a_bounded_number_of_lines_and_failed_logins_displace_no_denial(
+    audit: Audit, path: Path, clock: ManualClock
+) -> None:
+    for number in range(OF_KIND * 3):
+        client = Caller(f"10.0.{number // 250}.{number % 250}:1", "SASL_SSL")
+        audit.login_failed(client, "PLAIN", "alice", "wrong password, or no such user")
+    assert len(events(path)) == OF_KIND
+    permissions(audit).allows(READ, TOPIC, "orders")
+    assert events(path)[-1]["event"] == "denied"
+    clock.advance(int(WINDOW_S * 1000))
+    audit.login_failed(Caller("10.9.9.9:1", "SASL_SSL"), "PLAIN", "", "malformed PLAIN message")
+    assert events(path)[-1]["left_out_of_others"] == OF_KIND * 2
+
+
+def test_a_new_file_after_a_rotation_is_for_the_user_of_the_broker_only(
+    audit: Audit, path: Path
+) -> None:
+    before = os.umask(0o022)
+    try:
+        path.rename(path.with_suffix(".1"))
+        permissions(audit).allows(READ, TOPIC, "orders")
+    finally:
+        os.umask(before)
+    assert len(events(path)) == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_what_is_left_out_at_the_end_is_said_when_the_broker_stops(
@@ -252,6 +297,20 @@ def test_a_client_certificate_is_a_login(broker: SecuredBroker) -> None:
     Connection(bootstrap[0], ClientConfig(bootstrap, security=security)).close()
     (login,) = (one for one in audited(broker, "login") if one["listener"] == "SSL")
     assert (login["principal"], login["mechanism"]) == ("User:CN=carol", "TLS")
+
+
+def test_a_client_certificate_that_is_refused_is_audited(broker: SecuredBroker) -> None:
+    foreign = Authority().issue("CN=mallory")
+    file = write(broker.folder / "mallory.pem", foreign.key_pem(), foreign.certificate_pem)
+    bootstrap = parse_bootstrap(broker.addresses["SSL"])
+    security = Security("SSL", broker.ca, certificate_file=file)
+    with pytest.raises(ClientError):
+        Connection(bootstrap[0], ClientConfig(bootstrap, security=security))
+    eventually(lambda: bool(audited(broker, "tls_failed")), "the refusal is written")
+    event = audited(broker, "tls_failed")[0]
+    assert (event["principal"], event["listener"]) == (None, "SSL")
+    assert event["client"].startswith("127.0.0.1:")
+    assert "its certificate is refused" in event["reason"]
 
 
 METADATA = {"allow_auto_topic_creation": False}

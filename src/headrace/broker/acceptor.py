@@ -13,6 +13,7 @@ from headrace.broker.quotas.connection_limits import ConnectionLimits
 from headrace.broker.transport import PlainTransport, Transport
 from headrace.errors import SettingError
 from headrace.security.acls import ANONYMOUS
+from headrace.security.audit import Audit
 from headrace.settings import Settings
 from headrace.settings.listeners import Listener
 from headrace.types import Address
@@ -37,6 +38,7 @@ class Reception(NamedTuple):
     """All connections of the broker."""
     limits: ConnectionLimits
     serve: Callable[[Transport, Caller], None]
+    audit: Audit
 
 
 class Acceptor:
@@ -64,7 +66,12 @@ class Acceptor:
             from headrace.broker.setup.handshakes import Handshakes
 
             self._handshakes = Handshakes(
-                self.listener, self.tls, reception.poller, self._setup_timeout_s, self._serve
+                self.listener,
+                self.tls,
+                reception.poller,
+                self._setup_timeout_s,
+                self._serve,
+                reception.audit,
             )
         asyncio.get_running_loop().add_reader(self._socket, self._accept)
 

@@ -231,6 +231,7 @@ class Server:
             self._connections,
             self._limits_of_connections,
             self._serve_client,
+            self.parts.services.audit,
         )
         for acceptor in self._acceptors:
             acceptor.start(reception)

@@ -1,11 +1,12 @@
 """The audit log: logins, denied operations and changes of security, one event per line.
 
 Events go to the logger `headrace.audit`: to the file of `headrace.audit.file` if it is set,
-otherwise to the broker's log, without successful logins. The number of events per principal and
-cause is limited; the next line has the number of omitted ones. Changes are always written. Events
-contain names and rules, never passwords, keys or tokens.
+otherwise to the broker's log, without successful logins. The number of events is limited by cause,
+by client and in total; later lines have the numbers of omitted ones. Changes are always written.
+Events contain names and rules, never passwords, keys or tokens.
 """
 
+import io
 import json
 import logging
 import os
@@ -24,8 +25,13 @@ logger = logging.getLogger("headrace.audit")
 WINDOW_S = 10.0
 IN_WINDOW = 5
 """The limit of events of one principal and cause in a window."""
+OF_CLIENT = 100
+"""The limit of events of one principal, or of one address without a login, in a window. A client
+chooses the names that it asks for, and so the number of its causes."""
+OF_KIND = 1000
+"""The limit of all events of one kind in a window. Failed logins do not displace denials."""
 CAUSES = 10_000
-"""The limit of counted pairs of principal and cause."""
+"""The limit of counted causes, and of counted clients."""
 
 
 class Client(Protocol):
@@ -63,6 +69,8 @@ class Audit:
         self._origin: dict[str, object] = {"service": service} if service else {"broker": node_id}
         self._handler = _open(path) if path else None
         self._rates: dict[tuple[str, ...], _Rate] = {}
+        self._client_rates: dict[tuple[str, ...], _Rate] = {}
+        self._kind_rates: dict[tuple[str, ...], _Rate] = {}
         self._forgotten = 0
         self.logins: Counter[tuple[str, str, str]] = Counter()
         """Logins by listener, mechanism and result."""
@@ -72,7 +80,8 @@ class Audit:
         self.logins[client.listener, mechanism, "success"] += 1
         event = self._event("login", client.principal, client.address, client.listener)
         cause = ("login", client.principal, _host(client.address), client.listener)
-        self._write_some(cause, {**event, "mechanism": mechanism}, logging.DEBUG)
+        event["mechanism"] = mechanism
+        self._write_some(client.principal, cause, event, logging.DEBUG)
 
     def login_failed(self, client: Client, mechanism: str, user: str, reason: str) -> None:
         """Record a failed login; `user` is the name that the client sent, if any."""
@@ -80,9 +89,16 @@ class Audit:
         self.logins[client.listener, known, "failure"] += 1
         event = self._event("login_failed", None, client.address, client.listener)
         # The client chooses the name, so the limit must not depend on it.
-        cause = ("login_failed", _host(client.address), client.listener)
+        host = _host(client.address)
+        cause = ("login_failed", host, client.listener)
         event |= {"user": user or None, "mechanism": mechanism or None, "reason": reason}
-        self._write_some(cause, event)
+        self._write_some(host, cause, event)
+
+    def certificate_refused(self, host: str, port: int, listener: str, reason: str) -> None:
+        """Record a client whose TLS certificate is missing, invalid or of no user."""
+        event = self._event("tls_failed", None, f"{host}:{port}", listener)
+        event["reason"] = reason
+        self._write_some(host, ("tls_failed", host, listener), event)
 
     def decided(
         self,
@@ -104,7 +120,7 @@ class Audit:
             "name": name,
             "rule": rule,
         }
-        self._write_some(cause, event)
+        self._write_some(principal, cause, event)
 
     def changed(self, client: Client, what: str, fields: Mapping[str, object]) -> None:
         """Record a change of users, ACLs, quotas or tokens; `what` is e.g. `acl_created`."""
@@ -123,35 +139,55 @@ class Audit:
         }
 
     def _write_some(
-        self, cause: tuple[str, ...], event: dict[str, object], level: int = logging.INFO
+        self,
+        client: str,
+        cause: tuple[str, ...],
+        event: dict[str, object],
+        level: int = logging.INFO,
     ) -> None:
-        """Write the event unless the limit of its cause is reached."""
+        """Write the event unless the limit of its cause, its client or its kind is reached."""
         if not logger.isEnabledFor(level):
             return
-        now = self._clock.monotonic()
-        rate = self._rates.get(cause)
-        if rate is None:
-            if len(self._rates) >= CAUSES:
-                self._forgotten += sum(one.left_out for one in self._rates.values())
-                self._rates.clear()
-            rate = self._rates[cause] = _Rate(now)
-        if rate.takes(now):
-            left_out = rate.left_out
-            rate.left_out = 0
-            if left_out:
-                event["left_out"] = left_out
-            self._write(event, level)
+        now, kind = self._clock.monotonic(), cause[0]
+        limits = (
+            (self._rates, cause, IN_WINDOW, "left_out"),
+            (self._client_rates, (kind, client), OF_CLIENT, "left_out_of_client"),
+            (self._kind_rates, (kind,), OF_KIND, "left_out_of_others"),
+        )
+        for rates, key, limit, _ in limits:
+            rate = rates.get(key)
+            if rate is not None and rate.is_full(now, limit):
+                rate.left_out += 1
+                return
+        # Only written events are counted by cause, so that a client cannot fill the memory.
+        if len(self._rates) >= CAUSES or len(self._client_rates) >= CAUSES:
+            self._forget_rates()
+        for rates, key, _, field in limits:
+            rate = rates.setdefault(key, _Rate(now))
+            rate.written += 1
+            if rate.left_out:
+                event[field] = rate.left_out
+                rate.left_out = 0
+        self._write(event, level)
+
+    def _forget_rates(self) -> None:
+        for rates in (self._rates, self._client_rates):
+            self._forgotten += sum(one.left_out for one in rates.values())
+            rates.clear()
 
     def _write(self, event: dict[str, object], level: int) -> None:
         if self._forgotten:
-            event["left_out_of_others"] = self._forgotten
+            known = event.get("left_out_of_others", 0)
+            assert isinstance(known, int)
+            event["left_out_of_others"] = known + self._forgotten
             self._forgotten = 0
         logger.log(level, "%s", _Json(event), extra={"fields": event})
 
     def close(self) -> None:
         """Write the number of omitted events of each cause."""
-        self._forgotten += sum(one.left_out for one in self._rates.values())
-        self._rates.clear()
+        self._forget_rates()
+        self._forgotten += sum(one.left_out for one in self._kind_rates.values())
+        self._kind_rates.clear()
         if self._forgotten:
             self._write({"event": "stopped", **self._origin}, logging.INFO)
         if self._handler is not None:
@@ -162,25 +198,22 @@ class Audit:
 
 
 class _Rate:
-    """The numbers of written and omitted events of one cause."""
+    """The numbers of written and omitted events that share a limit."""
 
-    __slots__ = ("_since", "_written", "left_out")
+    __slots__ = ("_since", "left_out", "written")
 
     def __init__(self, now: float) -> None:
         self._since = now
-        self._written = 0
+        self.written = 0
+        """In the present window."""
         self.left_out = 0
 
-    def takes(self, now: float) -> bool:
-        """Whether another event may be written."""
+    def is_full(self, now: float, limit: int) -> bool:
+        """Whether no other event may be written in the present window."""
         if now >= self._since + WINDOW_S:
             self._since = now
-            self._written = 0
-        if self._written >= IN_WINDOW:
-            self.left_out += 1
-            return False
-        self._written += 1
-        return True
+            self.written = 0
+        return self.written >= limit
 
 
 class _Json:
@@ -203,15 +236,23 @@ class _Lines(logging.Formatter):
         return json.dumps({"time": timestamp(record), **fields})
 
 
+def _open_private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
 def _open(path: str) -> logging.Handler:
     """Write events to a file only; a new file is created after this one was renamed."""
     # Imported here, so that a broker without an audit file starts faster.
     from logging.handlers import WatchedFileHandler
 
+    class PrivateFile(WatchedFileHandler):
+        """A file that only the broker's user may read, also after a rotation."""
+
+        def _open(self) -> io.TextIOWrapper:
+            return open(self.baseFilename, "a", encoding="utf-8", opener=_open_private)
+
     try:
-        # Only the broker's user may read the events.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
-        handler = WatchedFileHandler(path, encoding="utf-8")
+        handler = PrivateFile(path)
     except OSError as error:
         raise SettingError(
             f"headrace.audit.file={path}: the file cannot be written ({error.strerror}); use a "

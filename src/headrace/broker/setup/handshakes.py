@@ -27,6 +27,7 @@ from headrace.broker.setup.client_hello import (
 from headrace.broker.setup.log_limit import LogLimit
 from headrace.broker.setup.setups import Setups
 from headrace.broker.tls_transport import TlsTransport
+from headrace.security.audit import Audit
 from headrace.security.tls import ListenerTls
 from headrace.security.x509 import NotACertificate, parse_certificate
 from headrace.settings.listeners import Listener
@@ -51,12 +52,19 @@ class Handshakes:
     """The handshakes of one listener."""
 
     def __init__(
-        self, listener: Listener, tls: ListenerTls, poller: Poller, timeout_s: float, done: Done
+        self,
+        listener: Listener,
+        tls: ListenerTls,
+        poller: Poller,
+        timeout_s: float,
+        done: Done,
+        audit: Audit,
     ) -> None:
         self.listener = listener
         self.tls = tls
         self.poller = poller
         self._done = done
+        self._audit = audit
         self._under_way: Setups[_Handshake] = Setups("TLS handshake", MOST, timeout_s)
         self._per_host: Counter[str] = Counter()
         self._ready: deque[_Handshake] = deque()
@@ -137,17 +145,22 @@ class Handshakes:
         try:
             name = parse_certificate(der).distinguished_name
         except NotACertificate as error:
-            self.log_closing(host, port, f"has a certificate that cannot be read: {error}")
+            why = _RefusedCertificate(f"has a certificate that cannot be read: {error}")
+            self.log_closing(host, port, why)
             return None
         principal = self.tls.rules.principal(name)
         if principal is None:
-            why = f"has the name {name}, which no rule of ssl.principal.mapping.rules matches"
+            why = _RefusedCertificate(
+                f"has the name {name}, which no rule of ssl.principal.mapping.rules matches"
+            )
             self.log_closing(host, port, why)
         return principal
 
     def log_closing(self, host: str, port: int, why: str) -> None:
         """Log why a client is closed, at most every few seconds for one address and cause."""
         self.failures += 1
+        if isinstance(why, _RefusedCertificate):
+            self._audit.certificate_refused(host, port, self.listener.name, f"it {why}")
         now = asyncio.get_running_loop().time()
         if self._logged.get((host, why), 0.0) > now:
             return
@@ -163,6 +176,12 @@ class Handshakes:
 _Outcome = int | str | ssl.SSLSocket
 """The events that a handshake waits for, why it has failed, or the connection that it has led to.
 An empty reason is not logged."""
+
+
+class _RefusedCertificate(str):
+    """Why a client's certificate is refused; for the audit log too."""
+
+    __slots__ = ()
 
 
 class _Handshake:
@@ -214,7 +233,8 @@ class _Handshake:
         except RefusedHello as refused:
             return str(refused)
         except ssl.SSLError as error:
-            return f"failed its TLS handshake ({_reason(error)})"
+            reason = f"failed its TLS handshake ({_reason(error)})"
+            return _RefusedCertificate(reason) if _is_about_certificate(error) else reason
         except (OSError, ValueError):  # the socket is closed or not usable any more
             return ""
 
@@ -284,6 +304,13 @@ class _Handshake:
 
 def _step_all(batch: "Sequence[_Handshake]") -> list[_Outcome]:
     return [handshake.step() for handshake in batch]
+
+
+def _is_about_certificate(error: ssl.SSLError) -> bool:
+    """Whether the client's certificate is missing or invalid, rather than its TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return True
+    return error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 
 
 def _reason(error: ssl.SSLError) -> str:
