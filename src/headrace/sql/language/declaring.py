@@ -157,6 +157,11 @@ def derived_source(
         value_schema_id=_schema_id(properties, "value_schema_id", value_format),
     )
     what = f"The {'table' if source.is_table else 'stream'} {statement.name}"
+    for column in columns:
+        if "void" in column.type:
+            raise SqlError(
+                f"The column {column.name} is NULL and has no type: write CAST(NULL AS VARCHAR)."
+            )
     _check_names(columns)
     _check(source, what)
     return source

@@ -152,7 +152,7 @@ class RunScript:
 
 
 @dataclass(frozen=True, slots=True)
-class Spool:
+class SpoolOutput:
     """SPOOL 'path' and SPOOL OFF: the command line copies its output into a file."""
 
     text: str

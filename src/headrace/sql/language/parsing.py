@@ -18,7 +18,7 @@ from headrace.sql.language.definitions import (
     RollbackReplay,
     RunScript,
     SetProperty,
-    Spool,
+    SpoolOutput,
     SwitchReplay,
     UndefineVariable,
     UnsetProperty,
@@ -294,8 +294,8 @@ def _session(reader: TokenReader) -> Statement:
             reader.expect("SCRIPT")
             return RunScript(reader.text, reader.string("the path of the script"))
     if reader.accept("OFF"):
-        return Spool(reader.text, None)
-    return Spool(reader.text, reader.string("the path of a file, or OFF"))
+        return SpoolOutput(reader.text, None)
+    return SpoolOutput(reader.text, reader.string("the path of a file, or OFF"))
 
 
 def _assert(reader: TokenReader) -> Statement:

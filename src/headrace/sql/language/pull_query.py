@@ -3,8 +3,9 @@
 import sqlglot
 from sqlglot import exp
 
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.planner.function_rewriting import RewriteContext, rewritten
-from headrace.sql.language.planner.scope import sql_of, with_milliseconds
+from headrace.sql.language.planner.scope import with_milliseconds
 from headrace.sql.language.select import Select
 
 

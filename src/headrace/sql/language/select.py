@@ -1,6 +1,6 @@
 """A SELECT, as it was read: an expression tree of sqlglot, and ksqlDB's clauses beside it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -14,8 +14,8 @@ class SourceRef:
     name: str
     alias: str
     """The name of the source unless another one was given."""
-    line: int | None = None
-    column: int | None = None
+    line: int | None = field(default=None, compare=False)
+    column: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from headrace.sql.language.definitions import (
     RollbackReplay,
     RunScript,
     SetProperty,
-    Spool,
+    SpoolOutput,
     SwitchReplay,
     UndefineVariable,
     UnsetProperty,
@@ -204,9 +204,11 @@ Statement = (
     | DescribeConnector | DescribeFunction | DescribeReplay | DescribeSource | DropConnector
     | DropFunction | DropReplay | DropSource | DropType | ExplainQuery | InsertSelect | InsertValues
     | ListObjects | PauseQuery | PrintTopic | ResumeQuery | RollbackReplay | RunScript
-    | SelectStatement | SetProperty | Spool | SwitchReplay | TerminateQuery | UndefineVariable
+    | SelectStatement | SetProperty | SpoolOutput | SwitchReplay | TerminateQuery | UndefineVariable
     | UnsetProperty
 )  # fmt: skip
+
+Spool = SpoolOutput
 
 __all__ = [
     "AlterSource", "AlterSystem", "AssertSchema", "AssertTopic", "CompareReplay", "CreateAs",
@@ -214,6 +216,7 @@ __all__ = [
     "DefineVariable", "DescribeConnector", "DescribeFunction", "DescribeReplay", "DescribeSource",
     "DropConnector", "DropFunction", "DropReplay", "DropSource", "DropType", "ExplainQuery",
     "InsertSelect", "InsertValues", "ListObjects", "PauseQuery", "PrintTopic", "ResumeQuery",
-    "RollbackReplay", "RunScript", "Select", "SelectStatement", "SetProperty", "Spool", "Statement",
+    "RollbackReplay", "RunScript", "Select", "SelectStatement", "SetProperty", "Spool",
+    "SpoolOutput", "Statement",
     "SwitchReplay", "TerminateQuery", "UndefineVariable", "UnsetProperty",
 ]  # fmt: skip

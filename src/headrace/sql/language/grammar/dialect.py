@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
@@ -50,6 +51,20 @@ class KsqlDialect(Spark):
         NUMERIC_LITERALS: ClassVar = {}
         NUMERIC_ESCAPES: ClassVar = {}
         KEYWORDS: ClassVar = {**Spark.Tokenizer.KEYWORDS, "BYTES": TokenType.BINARY}
+
+
+class SparkText(Spark):
+    """Spark's SQL, as Spark 4 reads it."""
+
+    class Generator(SparkGenerator):
+        """Types that sqlglot writes as others."""
+
+        TYPE_MAPPING: ClassVar = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+
+
+def sql_of(node: exp.Expr) -> str:
+    """The text of an expression in Spark's SQL."""
+    return node.sql(dialect=SparkText, normalize_functions=False)
 
 
 def read_query(text: str, types: Mapping[str, str] = NO_TYPES) -> exp.Query:

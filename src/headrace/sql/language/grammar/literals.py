@@ -10,6 +10,7 @@ from decimal import Decimal, DecimalException
 from sqlglot import exp
 
 from headrace.sql.language.errors import SqlError
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 
 
@@ -18,7 +19,7 @@ def value_of(node: exp.Expr) -> object:
     try:
         return _value(node)
     except (ArithmeticError, DecimalException, TypeError, ValueError) as error:
-        shown = node.sql("spark")
+        shown = sql_of(node)
         raise SqlError(f"{shown} cannot be computed: {error}.", *place_of(node)) from None
 
 
@@ -40,19 +41,19 @@ def _value(node: exp.Expr) -> object:
         case exp.Array():
             return [_value(each) for each in node.expressions]
         case exp.Cast():
-            return cast_to(_value(node.this), node.to.sql("spark").lower())
+            return cast_to(_value(node.this), sql_of(node.to).lower())
         case exp.Anonymous():
             return _call(node)
         case exp.Column():
             raise SqlError(
-                f"{node.sql('spark')} is a name; values are literals and expressions of literals."
+                f"{sql_of(node)} is a name; values are literals and expressions of literals."
                 " Strings are in single quotes.",
                 *place_of(node),
             )
     if isinstance(node, exp.Binary) and type(node) in _ARITHMETIC:
         return _computed(_ARITHMETIC[type(node)], _value(node.this), _value(node.expression))
     raise SqlError(
-        f"{node.sql('spark')} is not possible in VALUES: it takes literals, arithmetic, ||, CAST,"
+        f"{sql_of(node)} is not possible in VALUES: it takes literals, arithmetic, ||, CAST,"
         " ARRAY[...], MAP(k := v) and STRUCT(name := v).",
         *place_of(node),
     )

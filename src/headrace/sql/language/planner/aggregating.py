@@ -6,6 +6,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headrace.sql.language.errors import SqlError
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 from headrace.sql.language.planner.function_rewriting import spark_call
 from headrace.sql.language.planner.functions import AGGREGATES
@@ -23,7 +24,7 @@ from headrace.sql.language.planner.projecting import (
     projected,
     without_table_functions,
 )
-from headrace.sql.language.planner.scope import Found, Relation, Scope, quoted, sql_of
+from headrace.sql.language.planner.scope import Found, Relation, Scope, quoted
 from headrace.sql.language.select import Select
 from headrace.sql.plans import ROWOFFSET, ROWTIME, TIME, WINDOWEND, WINDOWSTART, PlanKind, QueryPlan
 from headrace.sql.sources import Window
@@ -57,8 +58,7 @@ def plan_aggregate(request: PlanRequest) -> QueryPlan:
     having = None if select.having is None else scope.spark(_with_time(select.having))
     _check_grouped(items, select.having, [*group_sql, *_of_window(window_call)], scope)
     keys = [
-        KeyColumn(each.sql("spark"), (spark,))
-        for each, spark in zip(groups, group_sql, strict=True)
+        KeyColumn(sql_of(each), (spark,)) for each, spark in zip(groups, group_sql, strict=True)
     ]
     items, names = key_names(items, keys, is_stored=request.is_stored, of="of GROUP BY")
     is_final = select.emit == "FINAL"
@@ -222,12 +222,14 @@ def _check_grouped(
         stray = _ungrouped(node, texts, scope)
         if stray is not None:
             raise SqlError(
-                f"{stray.sql('spark')} is neither in GROUP BY nor in an aggregate function.",
+                f"{sql_of(stray)} is neither in GROUP BY nor in an aggregate function.",
                 *place_of(stray),
             )
 
 
 def _ungrouped(node: exp.Expr, groups: set[str], scope: Scope) -> exp.Expr | None:
+    if isinstance(node, exp.Filter | exp.WithinGroup):
+        return _ungrouped(node.this, groups, scope)
     if isinstance(node, exp.Anonymous) and str(node.name).upper() in AGGREGATES:
         return None
     found = scope.find(node)

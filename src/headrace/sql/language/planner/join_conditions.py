@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from headrace.sql.language.errors import SqlError
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 from headrace.sql.language.planner.function_rewriting import spark_call
 from headrace.sql.language.planner.projecting import KeyColumn
-from headrace.sql.language.planner.scope import ROWKEY, Found, Relation, Scope, sql_of
+from headrace.sql.language.planner.scope import ROWKEY, Found, Relation, Scope
 from headrace.sql.language.select import JoinClause
 
 
@@ -112,7 +113,7 @@ def join_key(
             continue
         value = right if kind == "RIGHT" else left
         viable = _equal_to([left, right], known_equal, scope)
-        label = f"{equality.left.sql('spark')} or {equality.right.sql('spark')}"
+        label = f"{sql_of(equality.left)} or {sql_of(equality.right)}"
         columns.append(
             KeyColumn(label, tuple(viable), value if kind in ("LEFT", "RIGHT") else None)
         )

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.sql.language.errors import SqlError
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 from headrace.sql.language.planner.projecting import Item
-from headrace.sql.language.planner.scope import Relation, Scope, quoted, sql_of
+from headrace.sql.language.planner.scope import Relation, Scope, quoted
 from headrace.sql.language.select import Select
 from headrace.sql.plans import DELETED, TIME, WINDOWEND, WINDOWSTART, Input
 

@@ -8,10 +8,11 @@ from sqlglot import exp
 
 from headrace.sql.language.datatypes import struct_fields
 from headrace.sql.language.errors import SqlError
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 from headrace.sql.language.planner.function_rewriting import spark_call
 from headrace.sql.language.planner.functions import TABLE_FUNCTIONS
-from headrace.sql.language.planner.scope import ROWKEY, Found, Relation, Scope, quoted, sql_of
+from headrace.sql.language.planner.scope import ROWKEY, Found, Relation, Scope, quoted
 from headrace.sql.plans import ROWOFFSET, ROWPARTITION, ROWTIME, WINDOWEND, WINDOWSTART
 
 EXPLODED = "__exploded"
@@ -232,12 +233,13 @@ def without_table_functions(projections: Iterable[exp.Expr], scope: Scope) -> Ex
     for node in projections:
         root = exp.Paren(this=node.copy())
         for call in list(root.find_all(exp.Anonymous)):
-            if not _is_call(call, TABLE_FUNCTIONS) or _of_map(call, scope):
+            if not _is_call(call, TABLE_FUNCTIONS):
                 continue
             if any(_is_call(each, TABLE_FUNCTIONS) for each in call.walk() if each is not call):
                 raise SqlError("Table functions cannot be nested.", *place_of(call))
             if len(call.expressions) != 1:
                 raise SqlError(f"{call.name} takes one array.", *place_of(call))
+            _refuse_map(call, scope)
             is_cube = _is_call(call, ("CUBE_EXPLODE",))
             arrays.append(scope.spark(call if is_cube else call.expressions[0]))
             call.replace(exp.column(f"{EXPLODED}_{len(arrays) - 1}"))
@@ -262,10 +264,14 @@ def without_table_functions(projections: Iterable[exp.Expr], scope: Scope) -> Ex
     return Exploded(tuple(result), special, (lateral,))
 
 
-def _of_map(call: exp.Anonymous, scope: Scope) -> bool:
-    """Spark's explode of a map has two columns, and stays where it is."""
-    if len(call.expressions) != 1:
-        return False
+def _refuse_map(call: exp.Anonymous, scope: Scope) -> None:
+    """Spark's explode of a map has two columns."""
     argument = call.expressions[0]
     known = scope.type_of(argument) if isinstance(argument, exp.Column | exp.Dot) else None
-    return (known or "").startswith("map")
+    if (known or "").startswith("map"):
+        name = sql_of(argument)
+        raise SqlError(
+            f"EXPLODE takes an array, and {name} is a map. Use EXPLODE(ENTRIES({name}, TRUE)), or"
+            f" LATERAL VIEW explode({name}) entry AS k, v.",
+            *place_of(call),
+        )

@@ -188,11 +188,6 @@ class Scope:
             return None  # the name is looked up again, and the error raised, where it is used
 
 
-def sql_of(node: exp.Expr) -> str:
-    """The text of an expression in Spark's SQL."""
-    return node.sql(dialect="spark", normalize_functions=False)
-
-
 def relations_of(
     references: Iterable[SourceRef],
     sources: Callable[[str], SqlSource | None],

@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headrace.sql.language.errors import SqlError
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 from headrace.sql.language.planner.planned import (
     PlanRequest,
@@ -100,7 +101,7 @@ def partition_keys(partition_by: tuple[exp.Expr, ...], scope: Scope) -> list[Key
     """PARTITION BY NULL: the result has no key."""
     if len(partition_by) == 1 and isinstance(partition_by[0], exp.Null):
         return []
-    return [KeyColumn(each.sql("spark"), (scope.spark(each),)) for each in partition_by]
+    return [KeyColumn(sql_of(each), (scope.spark(each),)) for each in partition_by]
 
 
 def refuse_for_tables(request: PlanRequest, scope: Scope) -> None:

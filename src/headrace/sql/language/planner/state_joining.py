@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from headrace.sql.language.errors import SqlError
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.planner.function_rewriting import spark_call
 from headrace.sql.language.planner.join_conditions import (
     Equality,
@@ -26,7 +27,7 @@ from headrace.sql.language.planner.planned import (
     user_laterals,
 )
 from headrace.sql.language.planner.projecting import key_names, projected, without_table_functions
-from headrace.sql.language.planner.scope import Relation, Scope, sql_of
+from headrace.sql.language.planner.scope import Relation, Scope
 from headrace.sql.language.planner.single import partition_keys, refuse_for_tables
 from headrace.sql.language.select import JoinClause
 from headrace.sql.plans import DELETED, TIME, Input, PlanKind, QueryPlan, StateJoin
@@ -145,7 +146,7 @@ def _condition(
         )
     condition = condition_of(join, left.relations, joined)
     if condition.others:
-        shown = condition.others[0].sql("spark")
+        shown = sql_of(condition.others[0])
         raise SqlError(
             f"ON of a join with a table only compares keys; {shown} belongs to WHERE.",
             join.source.line,
@@ -267,7 +268,7 @@ def _key(expressions: list[exp.Expr], side: _Side, other: _Side, condition: Join
             spark = exp.cast(spark, "bigint", dialect="spark")
         elif own is not None and its is not None and own != its:
             raise SqlError(
-                f"{expression.sql('spark')} has the type {own}, and {partner.sql('spark')} has"
+                f"{sql_of(expression)} has the type {own}, and {sql_of(partner)} has"
                 f" {its}: join keys have the same type. Use a stream or table with CAST."
             )
         parts.append(spark)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headrace.sql.language.errors import SqlError
+from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.planner.function_rewriting import spark_call
 from headrace.sql.language.planner.join_conditions import (
     Equality,
@@ -20,7 +21,7 @@ from headrace.sql.language.planner.planned import (
     view_of,
 )
 from headrace.sql.language.planner.projecting import key_names, projected, without_table_functions
-from headrace.sql.language.planner.scope import Relation, Scope, sql_of
+from headrace.sql.language.planner.scope import Relation, Scope
 from headrace.sql.language.planner.single import partition_keys
 from headrace.sql.language.select import JoinClause, Within
 from headrace.sql.plans import TIME, PlanKind, QueryPlan
