@@ -8,6 +8,9 @@ Every input is a view with these columns: the columns of its source, the pseudo 
 and `WINDOWEND` (bigint, milliseconds), and `__time`, the time of the row as a timestamp, on which
 the driver sets the watermark. A view of a table has `__deleted` (boolean) as well: the record is a
 tombstone, and all columns but the keys are null.
+
+Expressions that fail are null, as in ksqlDB, and end no query: the driver runs plans with
+`spark.sql.ansi.enabled=false`. For the type TIME it sets `spark.sql.timeType.enabled=true`.
 """
 
 from collections.abc import Mapping

@@ -43,8 +43,8 @@ class Select:
     """A SELECT.
 
     `expression` has the query without WINDOW, WITHIN, PARTITION BY and EMIT. Functions in it are
-    `exp.Anonymous`, with the names that were written; `rewriting.spark_query` makes a query of
-    Spark's dialect of it, which sqlglot can translate.
+    `exp.Anonymous`, with the names that were written; `function_rewriting.rewritten` puts Spark's
+    functions in their places.
     """
 
     text: str

@@ -24,7 +24,7 @@ from headrace.sql.language.planner.projecting import (
     projected,
     without_table_functions,
 )
-from headrace.sql.language.planner.scope import Found, Relation, Scope, quoted
+from headrace.sql.language.planner.scope import Found, Relation, SelectScope, quoted
 from headrace.sql.language.select import Select
 from headrace.sql.plans import ROWOFFSET, ROWTIME, TIME, WINDOWEND, WINDOWSTART, PlanKind, QueryPlan
 from headrace.sql.sources import Window
@@ -42,7 +42,7 @@ def plan_aggregate(request: PlanRequest) -> QueryPlan:
     select = request.select
     _refuse(request)
     (relation,) = request.relations
-    base = Scope(request.relations, special={TIME.upper(): _time(relation)})
+    base = SelectScope(request.relations, special={TIME.upper(): _time(relation)})
     base, laterals = user_laterals(select, base)
     exploded = without_table_functions([_with_time(each) for each in select.projections], base)
     base = replace(base, special={**base.special, **exploded.special})
@@ -147,7 +147,7 @@ def _calls_window(node: exp.Expr) -> bool:
     return any(str(each.name).upper() in _WINDOW_FUNCTIONS for each in node.find_all(exp.Anonymous))
 
 
-def _group(node: exp.Expr, projections: tuple[exp.Expr, ...], scope: Scope) -> exp.Expr:
+def _group(node: exp.Expr, projections: tuple[exp.Expr, ...], scope: SelectScope) -> exp.Expr:
     """An expression of GROUP BY; numbers and aliases stand for columns of the result."""
     if isinstance(node, exp.Literal) and not node.is_string:
         position = int(node.name) if node.name.isdecimal() else 0
@@ -213,7 +213,7 @@ def _order(relation: Relation, groups: Iterable[exp.Expr]) -> exp.Expr:
 
 
 def _check_grouped(
-    items: Iterable[Item], having: exp.Expr | None, groups: list[exp.Expr], scope: Scope
+    items: Iterable[Item], having: exp.Expr | None, groups: list[exp.Expr], scope: SelectScope
 ) -> None:
     """Every column is in GROUP BY or in an aggregate."""
     texts = {sql_of(each) for each in groups}
@@ -227,7 +227,7 @@ def _check_grouped(
             )
 
 
-def _ungrouped(node: exp.Expr, groups: set[str], scope: Scope) -> exp.Expr | None:
+def _ungrouped(node: exp.Expr, groups: set[str], scope: SelectScope) -> exp.Expr | None:
     if isinstance(node, exp.Filter | exp.WithinGroup):
         return _ungrouped(node.this, groups, scope)
     if isinstance(node, exp.Anonymous) and str(node.name).upper() in AGGREGATES:

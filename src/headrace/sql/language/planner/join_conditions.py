@@ -10,7 +10,7 @@ from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 from headrace.sql.language.planner.function_rewriting import spark_call
 from headrace.sql.language.planner.projecting import KeyColumn
-from headrace.sql.language.planner.scope import ROWKEY, Found, Relation, Scope
+from headrace.sql.language.planner.scope import ROWKEY, Found, Relation, SelectScope
 from headrace.sql.language.select import JoinClause
 
 
@@ -33,7 +33,7 @@ class JoinCondition:
 
 def condition_of(join: JoinClause, before: Iterable[Relation], joined: Relation) -> JoinCondition:
     """The parts of ON. Raises SqlError if no equality is among them."""
-    left, right = Scope(tuple(before)), Scope((joined,))
+    left, right = SelectScope(tuple(before)), SelectScope((joined,))
     equalities, others = [], []
     parts = [] if join.on is None else list(_conjuncts(join.on))
     for part in parts:
@@ -66,13 +66,13 @@ def _conjuncts(node: exp.Expr) -> Iterable[exp.Expr]:
         yield node
 
 
-def _belongs(node: exp.Expr, scope: Scope, other: Scope) -> bool:
+def _belongs(node: exp.Expr, scope: SelectScope, other: SelectScope) -> bool:
     """Whether an expression has names, all of them of the scope, and none that both have."""
     names = list(node.find_all(exp.Column))
     return bool(names) and all(_is_of(each, scope, other) for each in names)
 
 
-def _is_of(name: exp.Column, scope: Scope, other: Scope) -> bool:
+def _is_of(name: exp.Column, scope: SelectScope, other: SelectScope) -> bool:
     if not _finds(scope, name):
         return False
     if _finds(other, name) and not scope.relation(name.parts[0].name):
@@ -82,7 +82,7 @@ def _is_of(name: exp.Column, scope: Scope, other: Scope) -> bool:
     return True
 
 
-def _finds(scope: Scope, name: exp.Column) -> bool:
+def _finds(scope: SelectScope, name: exp.Column) -> bool:
     try:
         return scope.find(name) is not None
     except SqlError:
@@ -101,7 +101,7 @@ class JoinKey:
 
 
 def join_key(
-    kind: str, condition: JoinCondition, scope: Scope, known_equal: Iterable[Equality]
+    kind: str, condition: JoinCondition, scope: SelectScope, known_equal: Iterable[Equality]
 ) -> JoinKey:
     """The key of the result of the last JOIN. `known_equal`: equalities of all INNER joins."""
     columns = []
@@ -128,7 +128,9 @@ def join_key(
     return JoinKey(tuple(columns), rowkey, single is not None and (kind == "FULL" or is_expression))
 
 
-def _equal_to(first: list[exp.Expr], known: Iterable[Equality], scope: Scope) -> list[exp.Expr]:
+def _equal_to(
+    first: list[exp.Expr], known: Iterable[Equality], scope: SelectScope
+) -> list[exp.Expr]:
     """All expressions that are equal to these by the equalities of INNER joins."""
     found = {sql_of(each): each for each in first}
     pairs = [(scope.spark(each.left), scope.spark(each.right)) for each in known]

@@ -9,7 +9,7 @@ from headrace.sql.language.errors import SqlError
 from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 from headrace.sql.language.planner.projecting import Item
-from headrace.sql.language.planner.scope import Relation, Scope, quoted
+from headrace.sql.language.planner.scope import Relation, SelectScope, quoted
 from headrace.sql.language.select import Select
 from headrace.sql.plans import DELETED, TIME, WINDOWEND, WINDOWSTART, Input
 
@@ -92,13 +92,13 @@ def deleted_unless(deleted: exp.Expr | None, condition: exp.Expr | None) -> exp.
     return fails if deleted is None else exp.Or(this=deleted, expression=fails)
 
 
-def user_laterals(select: Select, scope: Scope) -> tuple[Scope, tuple[str, ...]]:
+def user_laterals(select: Select, scope: SelectScope) -> tuple[SelectScope, tuple[str, ...]]:
     """LATERAL VIEW clauses of the statement, and a scope that knows their names."""
     laterals = select.expression.args.get("laterals") or ()
     texts, names = [], set(scope.others)
     for each in laterals:
         call = each.this
-        known = Scope(scope.relations, scope.special, frozenset(names), scope.order)
+        known = SelectScope(scope.relations, scope.special, frozenset(names), scope.order)
         alias = each.args.get("alias")
         if alias is None or not isinstance(call, exp.Anonymous):
             raise SqlError("LATERAL VIEW needs a function and names.", *place_of(each))
@@ -111,7 +111,7 @@ def user_laterals(select: Select, scope: Scope) -> tuple[Scope, tuple[str, ...]]
         names |= {name.casefold() for name in [alias.name, *columns] if name}
     if not texts:
         return scope, ()
-    return Scope(scope.relations, scope.special, frozenset(names), scope.order), tuple(texts)
+    return SelectScope(scope.relations, scope.special, frozenset(names), scope.order), tuple(texts)
 
 
 def tied(conditions: Iterable[exp.Expr]) -> exp.Expr | None:

@@ -12,7 +12,7 @@ from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.grammar.select_parsing import place_of
 from headrace.sql.language.planner.function_rewriting import spark_call
 from headrace.sql.language.planner.functions import TABLE_FUNCTIONS
-from headrace.sql.language.planner.scope import ROWKEY, Found, Relation, Scope, quoted
+from headrace.sql.language.planner.scope import ROWKEY, Found, Relation, SelectScope, quoted
 from headrace.sql.plans import ROWOFFSET, ROWPARTITION, ROWTIME, WINDOWEND, WINDOWSTART
 
 EXPLODED = "__exploded"
@@ -79,7 +79,9 @@ class _Names:
         return number
 
 
-def projected(projections: Iterable[exp.Expr], scope: Scope, *, is_stored: bool) -> list[Item]:
+def projected(
+    projections: Iterable[exp.Expr], scope: SelectScope, *, is_stored: bool
+) -> list[Item]:
     """The columns of the result. `is_stored`: of a stream or table, and not of a push query."""
     names = _Names(scope.relations)
     items: list[Item] = []
@@ -108,7 +110,7 @@ def projected(projections: Iterable[exp.Expr], scope: Scope, *, is_stored: bool)
     return items
 
 
-def _expanded(node: exp.Expr, scope: Scope, names: _Names, is_stored: bool) -> Iterator[Item]:
+def _expanded(node: exp.Expr, scope: SelectScope, names: _Names, is_stored: bool) -> Iterator[Item]:
     if isinstance(node, exp.Star):
         yield from _star(node, scope, None, is_stored)
         return
@@ -127,7 +129,7 @@ def _expanded(node: exp.Expr, scope: Scope, names: _Names, is_stored: bool) -> I
     yield Item(alias, written, scope.spark(written))
 
 
-def _name(node: exp.Expr, scope: Scope, names: _Names) -> str:
+def _name(node: exp.Expr, scope: SelectScope, names: _Names) -> str:
     found = scope.find(node)
     if found is None:
         return names.of_expression()
@@ -139,7 +141,9 @@ def _name(node: exp.Expr, scope: Scope, names: _Names) -> str:
     return f"{found.relation.alias}_{found.name}" if is_qualified and clashes else found.name
 
 
-def _star(star: exp.Star, scope: Scope, only: Relation | None, is_stored: bool) -> Iterator[Item]:
+def _star(
+    star: exp.Star, scope: SelectScope, only: Relation | None, is_stored: bool
+) -> Iterator[Item]:
     """`*` and `alias.*`. In joins, columns have the alias of their source before their names."""
     is_join = len(scope.relations) > 1
     left_out = {each.name.casefold() for each in star.args.get("except_") or ()}
@@ -157,7 +161,7 @@ def _star(star: exp.Star, scope: Scope, only: Relation | None, is_stored: bool) 
                 yield Item(name, quoted(column, relation.alias), relation.at(column))
 
 
-def _fields(node: exp.Column, scope: Scope) -> Iterator[Item]:
+def _fields(node: exp.Column, scope: SelectScope) -> Iterator[Item]:
     """`struct->*`: the fields of a struct."""
     parts = [part.name for part in node.parts[:-1]]
     outer: exp.Expr = exp.column(parts[0], copy=False)
@@ -226,7 +230,7 @@ class Exploded:
     laterals: tuple[str, ...]
 
 
-def without_table_functions(projections: Iterable[exp.Expr], scope: Scope) -> Exploded:
+def without_table_functions(projections: Iterable[exp.Expr], scope: SelectScope) -> Exploded:
     """EXPLODE becomes a column of a LATERAL VIEW; several are read side by side."""
     arrays: list[exp.Expr] = []
     result = []
@@ -264,7 +268,7 @@ def without_table_functions(projections: Iterable[exp.Expr], scope: Scope) -> Ex
     return Exploded(tuple(result), special, (lateral,))
 
 
-def _refuse_map(call: exp.Anonymous, scope: Scope) -> None:
+def _refuse_map(call: exp.Anonymous, scope: SelectScope) -> None:
     """Spark's explode of a map has two columns."""
     argument = call.expressions[0]
     known = scope.type_of(argument) if isinstance(argument, exp.Column | exp.Dot) else None

@@ -75,7 +75,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SelectScope:
     """All relations of a SELECT."""
 
     relations: tuple[Relation, ...]

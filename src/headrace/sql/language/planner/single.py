@@ -20,14 +20,14 @@ from headrace.sql.language.planner.projecting import (
     projected,
     without_table_functions,
 )
-from headrace.sql.language.planner.scope import Relation, Scope
+from headrace.sql.language.planner.scope import Relation, SelectScope
 from headrace.sql.plans import DELETED, TIME, WINDOWEND, WINDOWSTART, PlanKind, QueryPlan
 
 
 def plan_stateless(request: PlanRequest) -> QueryPlan:
     """Stream to stream."""
     select, (relation,) = request.select, request.relations
-    scope, laterals = user_laterals(select, Scope(request.relations))
+    scope, laterals = user_laterals(select, SelectScope(request.relations))
     exploded = without_table_functions(select.projections, scope)
     scope = replace(scope, special=exploded.special)
     items = projected(exploded.projections, scope, is_stored=request.is_stored)
@@ -63,7 +63,7 @@ def plan_stateless(request: PlanRequest) -> QueryPlan:
 def plan_changes(request: PlanRequest) -> QueryPlan:
     """Table to table: rows that WHERE refuses are deletes of what may have been there before."""
     select, (relation,) = request.select, request.relations
-    scope = Scope(request.relations)
+    scope = SelectScope(request.relations)
     refuse_for_tables(request, scope)
     items = projected(select.projections, scope, is_stored=request.is_stored)
     items, names = key_names(
@@ -97,14 +97,14 @@ def own_keys(relation: Relation) -> list[KeyColumn]:
     return [KeyColumn(each.name, (relation.at(each.name),)) for each in relation.source.keys]
 
 
-def partition_keys(partition_by: tuple[exp.Expr, ...], scope: Scope) -> list[KeyColumn]:
+def partition_keys(partition_by: tuple[exp.Expr, ...], scope: SelectScope) -> list[KeyColumn]:
     """PARTITION BY NULL: the result has no key."""
     if len(partition_by) == 1 and isinstance(partition_by[0], exp.Null):
         return []
     return [KeyColumn(sql_of(each), (scope.spark(each),)) for each in partition_by]
 
 
-def refuse_for_tables(request: PlanRequest, scope: Scope) -> None:
+def refuse_for_tables(request: PlanRequest, scope: SelectScope) -> None:
     """Clauses that only results that are streams can have."""
     select = request.select
     if select.partition_by is not None:

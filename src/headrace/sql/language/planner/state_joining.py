@@ -27,7 +27,7 @@ from headrace.sql.language.planner.planned import (
     user_laterals,
 )
 from headrace.sql.language.planner.projecting import key_names, projected, without_table_functions
-from headrace.sql.language.planner.scope import Relation, Scope
+from headrace.sql.language.planner.scope import Relation, SelectScope
 from headrace.sql.language.planner.single import partition_keys, refuse_for_tables
 from headrace.sql.language.select import JoinClause
 from headrace.sql.plans import DELETED, TIME, Input, PlanKind, QueryPlan, StateJoin
@@ -89,7 +89,7 @@ def _planned(
     equal: list[Equality],
 ) -> QueryPlan:
     select, view = request.select, joins[-1].view
-    plain = Scope(tuple(replace(each, view=view) for each in result.relations))
+    plain = SelectScope(tuple(replace(each, view=view) for each in result.relations))
     time = column_of(view, TIME)
     key = join_key(select.joins[-1].kind, condition, plain, equal)
     scope = replace(plain, special=special_names(key, time))
@@ -163,7 +163,7 @@ def _condition(
 
 
 def _check_primary_key(join: JoinClause, table: Relation, expressions: list[exp.Expr]) -> None:
-    scope = Scope((table,))
+    scope = SelectScope((table,))
     found = {sql_of(scope.spark(each)) for each in expressions}
     wanted = {sql_of(table.at(key.name)) for key in table.source.keys}
     if found != wanted:
@@ -184,7 +184,7 @@ def _check_left_key(
     is_first: bool,
 ) -> None:
     """Both tables are joined by their primary keys."""
-    scope = Scope(left.relations)
+    scope = SelectScope(left.relations)
     found = {sql_of(scope.spark(each.left)) for each in condition.equalities}
     first = left.relations[0]
     own = {sql_of(first.at(key.name)) for key in first.source.keys}
@@ -258,7 +258,7 @@ _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
 def _key(expressions: list[exp.Expr], side: _Side, other: _Side, condition: JoinCondition) -> str:
     """The key of one side, as Spark's SQL over its view; types are the same on both."""
-    here, there = Scope(side.relations), Scope(other.relations)
+    here, there = SelectScope(side.relations), SelectScope(other.relations)
     parts = []
     for expression, equality in zip(expressions, condition.equalities, strict=True):
         partner = equality.right if expression is equality.left else equality.left

@@ -21,7 +21,7 @@ from headrace.sql.language.planner.planned import (
     view_of,
 )
 from headrace.sql.language.planner.projecting import key_names, projected, without_table_functions
-from headrace.sql.language.planner.scope import Relation, Scope
+from headrace.sql.language.planner.scope import Relation, SelectScope
 from headrace.sql.language.planner.single import partition_keys
 from headrace.sql.language.select import JoinClause, Within
 from headrace.sql.plans import TIME, PlanKind, QueryPlan
@@ -30,7 +30,7 @@ from headrace.sql.plans import TIME, PlanKind, QueryPlan
 def plan_stream_join(request: PlanRequest) -> QueryPlan:
     """Streams to stream."""
     select, (first, *others) = request.select, request.relations
-    plain = Scope(request.relations)
+    plain = SelectScope(request.relations)
     source, graces, equal = view_of(first), [], list[Equality]()
     before: list[Relation] = [first]
     for join, relation in zip(select.joins, others, strict=True):
