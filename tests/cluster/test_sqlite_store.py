@@ -170,3 +170,23 @@ def test_only_the_owner_reads_a_new_file_and_those_beside_it(tmp_path: Path) -> 
     assert len(databases) > 1
     assert {path.stat().st_mode & 0o777 for path in databases} == {0o600}
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"), [(0o644, 0o600), (0o664, 0o660), (0o640, 0o600), (0o600, 0o600)]
+)
+def test_files_of_earlier_versions_are_restricted(
+    tmp_path: Path, mode: int, wanted: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, other = SqliteStore(str(tmp_path)), SqliteStore(str(tmp_path))
+    store.commit([Create("/cluster", b"{}")])
+    databases = list(tmp_path.glob(f"{FILE_NAME}*"))
+    assert len(databases) == 3
+    for path in databases:
+        path.chmod(mode)
+    store.close()
+    with caplog.at_level("WARNING"):
+        SqliteStore(str(tmp_path)).close()
+    assert {path.stat().st_mode & 0o777 for path in databases} == {wanted}
+    assert bool(caplog.records) == (mode != wanted)
+    other.close()

@@ -11,9 +11,10 @@ of the file beside the database (`session_file.py`). `ephemerals` says which nod
 import logging
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from headrace.cluster.session_file import SessionFile
 from headrace.cluster.store import (
@@ -63,11 +64,38 @@ _SCHEMA = (
 def _make_private(path: str) -> None:
     """Make the file before SQLite does: it has the keys of users, which others must not read.
 
-    SQLite gives the files beside it the same mode.
+    SQLite gives the files beside it the same mode. Files of earlier versions are restricted.
     """
-    # If it cannot be made, SQLite says why.
-    with suppress(OSError):
+    try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        for suffix in ("", "-wal", "-shm"):
+            _restrict(path + suffix)
+    except OSError:
+        pass  # if it cannot be made, SQLite says why
+
+
+def _restrict(path: str) -> None:
+    """Take away the rights of other users, and of a group that may only read."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        # A group that may write was given the file: brokers of several users share it.
+        wanted = mode & (0o770 if mode & stat.S_IWGRP else 0o700)
+        if wanted == mode:
+            return
+        os.chmod(path, wanted)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        logger.warning(
+            "other users of this machine may read %s, which has the keys of users, and its mode "
+            "cannot be changed: %s; chmod 600 %s", path, error.strerror, path,
+        )  # fmt: skip
+        return
+    logger.warning(
+        "other users of this machine could read %s, which has the keys of users; its mode is %o "
+        "now instead of %o", path, wanted, mode,
+    )  # fmt: skip
 
 
 class SqliteStore:
