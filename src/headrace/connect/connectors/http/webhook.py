@@ -127,7 +127,7 @@ class WebhookSource(PushSource):
         Option(
             "record.headers",
             list[str],
-            ["content-type"],
+            ["content-type", "traceparent", "tracestate"],
             "Headers of the request that become headers of the record.",
         ),
         Option("token", Password, "", "Requests must have it, as `Authorization: Bearer TOKEN`."),
