@@ -57,6 +57,9 @@ ENTRIES = {
     "connect": CommandEntry(
         "connect.connect", RUN, "Run connectors with Kafka Connect's REST interface."
     ),
+    "sql": CommandEntry(
+        "sql.sql", RUN, "Continuous SQL over topics, with ksqlDB's statements; a prompt, a server."
+    ),
     "topics": CommandEntry(
         "topics.topics", DATA, "List, create, describe, alter and delete topics."
     ),

@@ -15,6 +15,7 @@ ROUTES: tuple[HttpRoute[SqlCall], ...] = (
     HttpRoute("GET", "/info", server_api.info),
     HttpRoute("GET", "/healthcheck", server_api.healthcheck),
     HttpRoute("GET", "/clusterStatus", server_api.cluster_status),
+    HttpRoute("GET", "/headrace/export", server_api.export),
     HttpRoute("POST", "/ksql", statements_api.run, READ),
     HttpRoute("POST", "/ksql/terminate", statements_api.terminate_cluster, ADMIN),
     HttpRoute("GET", "/status", statements_api.statuses),

@@ -2,7 +2,8 @@
 
 import time
 
-from headrace.service.responses import HttpAnswer
+from headrace.service.responses import HttpAnswer, HttpContent
+from headrace.sql.exporting import export_script
 from headrace.sql.rest.call import SqlCall
 
 
@@ -16,6 +17,14 @@ async def info(call: SqlCall) -> object:
             "serverStatus": "ERROR" if server.problem else "RUNNING",
         }
     }
+
+
+async def export(call: SqlCall) -> object:
+    """All statements as a script."""
+    server = call.engine.server
+    what = f"All statements of the service {server.options.service}."
+    text = export_script(server.catalog, what)
+    return HttpContent(text.encode(), "text/plain; charset=utf-8")
 
 
 async def root(call: SqlCall) -> object:
