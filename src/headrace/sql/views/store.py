@@ -7,7 +7,7 @@ again if the table is defined otherwise, or if its topic was deleted and created
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,9 +67,18 @@ class ViewStore:
     def status(self) -> ViewStatus:
         return ViewStatus(dict(self._positions), dict(self._ends), self._bad_records, self._problem)
 
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """The next offset of each partition. It is not changed, but replaced."""
+        return self._positions
+
+    def has_reached(self, offsets: Mapping[int, int]) -> bool:
+        """Whether all records before these offsets are in the view."""
+        return all(self._positions.get(number, -1) >= end for number, end in offsets.items())
+
     async def wait_for(self, offsets: Mapping[int, int], timeout_s: float) -> None:
         """Returns when all records before these offsets are in the view; raises ViewBehind."""
-        if self._has_reached(offsets):
+        if self.has_reached(offsets):
             return
         if self._is_closed:
             raise ViewBehind(f"the view of {self.source.name} was closed")
@@ -103,7 +112,7 @@ class ViewStore:
         self._problem = None
         waiting, self._waiting = self._waiting, []
         for offsets, future in waiting:
-            if not self._has_reached(offsets):
+            if not self.has_reached(offsets):
                 self._waiting.append((offsets, future))
             elif not future.done():
                 future.set_result(None)
@@ -119,9 +128,6 @@ class ViewStore:
 
     def _note(self, sentence: str) -> None:
         self._problem = sentence
-
-    def _has_reached(self, offsets: Mapping[int, int]) -> bool:
-        return all(self._positions.get(number, -1) >= end for number, end in offsets.items())
 
     def _behind(self, offsets: Mapping[int, int], timeout_s: float) -> ViewBehind:
         missing = ", ".join(
@@ -157,6 +163,8 @@ class ViewStores:
         """By the name of the table without regard to case."""
         self._turns: dict[str, asyncio.Lock] = {}
         self._follower: TableFollower | None = None
+        self.on_close: Callable[[ViewStore], None] = lambda _: None
+        """Called when a view is closed."""
 
     def get(self, source: SqlSource) -> ViewStore | None:
         """The view of a table, if it is open and up to date with its definition."""
@@ -221,6 +229,7 @@ class ViewStores:
             await asyncio.to_thread(self._follower.stop)
         for store, table in self._open.values():
             store.close()
+            self.on_close(store)
             table.file.close()
         self._open.clear()
 
@@ -230,6 +239,7 @@ class ViewStores:
             return
         store, table = found
         store.close()
+        self.on_close(store)
         assert self._follower is not None, "an open view is followed"
         await asyncio.to_thread(self._follower.remove, table)
         await asyncio.to_thread(table.file.close)
