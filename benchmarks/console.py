@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import console_browser, report
 from benchmarks.console_figure import Figure
+from benchmarks.console_metrics import metrics_cost
 from benchmarks.processes import BUSY_CORES, TICKS_PER_S, busy_cores, cpu_seconds, resident_mb
 from headrace.testing.running import RunningBroker
 from tests.support.headrace_console import HeadraceConsole
@@ -177,6 +178,7 @@ def measured(folder: Path) -> Iterator[Figure]:
         with HeadraceConsole(bootstrap, folder) as console:
             yield from topic_lists(console)
             yield from console_browser.first_paints(console)
+    yield from metrics_cost()
 
 
 def table(busy: float, figures: Sequence[Figure]) -> list[str]:
@@ -198,7 +200,8 @@ def markdown() -> list[str]:
         "## The console",
         "",
         "`headrace console` and its budgets: start, memory, a live tail, searches, a long list and",
-        "what Debian's Chromium spends on a tail.",
+        "what Debian's Chromium spends on a tail. The last row is about a broker: what its metrics",
+        "cost.",
         "Take the figures on a quiet machine: `python -m benchmarks.console --write`. With more",
         f"than {BUSY_CORES} cores busy, the table has no verdicts. The weight of the pages",
         "is checked in `tests/console/test_weight.py`.",
