@@ -169,6 +169,7 @@ def test_a_row_without_any_key_column_has_no_key() -> None:
     assert RowWriter(source("k string key, v int")).key({"v": 1}) is None
     assert RowWriter(source("v int", key="NONE")).write({"v": 1}) == (None, b'{"v":1}')
     assert RowWriter(source("k string key, v int")).tombstone({"k": "a"}) == (b"a", None)
+    assert RowWriter(source("k string key")).write({"k": "a"}) == (b"a", b"")
 
 
 # ----------------------------------------------------------------------------------- row times

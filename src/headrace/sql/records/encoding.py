@@ -94,7 +94,8 @@ class RowWriter:
 
 def _writer(part: Part, source: SqlSource, registry: SchemaClient | None) -> Write:
     if not part.columns or part.format is Format.NONE:
-        return lambda _: None
+        # A row of a table without a value would be a tombstone.
+        return lambda _: None if part.name == "key" else b""
     if part.format in REGISTERED:
         # With their libraries, which tables of other formats do not need.
         from headrace.sql.records.registered import RegisteredWriting

@@ -135,13 +135,19 @@ def _field(kind: pa.DataType, name: str) -> str:
 def _converted(
     values: Sequence[object], columns: Sequence[tuple[str, Convert]]
 ) -> Sequence[object] | WrongValue:
+    """The values as the types of the columns. Those that have no such value are null, as in Spark:
+    the record is one of its schema, whatever the columns of the source are."""
+    return [
+        None if value is None else _or_none(convert, value)
+        for value, (_, convert) in zip(values, columns, strict=True)
+    ]
+
+
+def _or_none(convert: Convert, value: object) -> object:
     try:
-        return [
-            None if value is None else convert(value)
-            for value, (_, convert) in zip(values, columns, strict=True)
-        ]
-    except WrongValue as error:
-        return error
+        return convert(value)
+    except WrongValue:
+        return None
 
 
 class RegisteredWriting:
