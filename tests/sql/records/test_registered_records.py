@@ -64,7 +64,7 @@ def test_rows_are_written_and_read(form: str, registry: SchemaClient) -> None:
         "k": "one",
         **values,
     }
-    empty = {"a": [], "m": {}} if form == "PROTOBUF" else {}
+    empty: dict[str, object] = {"a": [], "m": {}} if form == "PROTOBUF" else {}
     assert dict(zip((each.name for each in of.columns), rows[1].values, strict=True)) == {
         "k": "two",
         **dict.fromkeys(values),
