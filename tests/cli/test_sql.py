@@ -170,7 +170,13 @@ class Terminal:
 
     def __init__(self, url: str, home: Path) -> None:
         self._main, side = pty.openpty()
-        environment = {**os.environ, "XDG_STATE_HOME": str(home), "COLUMNS": "120", "TERM": "dumb"}
+        environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(home),
+            "COLUMNS": "120",
+            "TERM": "xterm",
+            "NO_COLOR": "1",
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli", "sql", "--server", url],
             stdin=side, stdout=side, stderr=side, env=environment, start_new_session=True,
@@ -242,7 +248,7 @@ def test_the_prompt_reads_until_a_semicolon_completes_and_survives_ctrl_c(
         terminal.expect("sql> ")
         # Completion of a name, and of a word.
         terminal.send(f"DESCR\t{name[:-1]}\t;\n")
-        terminal.expect(r"value format +JSON")
+        terminal.expect(r"DECIMAL\(20, 2\)")
         terminal.expect("sql> ")
         before = len(sql.host.pushes)
         terminal.send(f"SELECT id FROM {name} EMIT CHANGES;\n")

@@ -11,6 +11,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from headrace import __version__
 from headrace.admin.connect_client import ConnectRest
@@ -33,10 +34,14 @@ from headrace.sql.commands.service_folder import ServiceFolder
 from headrace.sql.errors import NOT_READY, StatementRefused
 from headrace.sql.hosting import START, SqlHosting
 from headrace.sql.runner import QueryRunner
+from headrace.sql.views.pulling import PullQueries
+from headrace.sql.views.store import ViewStores
 
 log = logging.getLogger("headrace.sql")
 
 MOST_STATUSES = 1000
+VIEWS = "views"
+"""The folder of views, in that of the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class SqlServer:
         self.commands = CommandTopic(options.client, options.command_topic, self._take)
         self.runner = QueryRunner(self.catalog, host)
         self.cluster = ClusterAccess(options.client)
+        self.views = ViewStores(self.cluster, Path(options.folder) / VIEWS, options.registry)
+        self.pulls = PullQueries(self.views)
         self.turn = asyncio.Lock()
         """Of statements that change something."""
         self.statuses: OrderedDict[str, Mapping[str, object]] = OrderedDict()
@@ -166,6 +173,8 @@ class SqlServer:
 
     async def _close(self) -> None:
         await self.commands.stop()
+        await asyncio.to_thread(self.pulls.close)
+        await self.views.close()
         self.cluster.close()
         if self._folder is not None:
             self._folder.close()

@@ -170,6 +170,53 @@ def test_what_cannot_be_queried_is_refused_before_the_stream(
     assert "no field sql" in running.http.post("/query-stream", json={}).json()["message"]
 
 
+def _table(running: RunningSql) -> str:
+    name = f"people_{uuid.uuid4().hex[:8]}"
+    running.sql(
+        f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, town VARCHAR, total DECIMAL(20,2)) WITH "
+        f"(kafka_topic='{name}', value_format='json', partitions=2);"
+    )
+    return name
+
+
+def test_a_pull_query_sees_what_was_inserted_before(running: RunningSql) -> None:
+    name = _table(running)
+    big = 2**62 + 1
+    for number in range(20):
+        running.sql(f"INSERT INTO {name} VALUES ({big + number}, 'oslo', {number}.25);")
+        body = {"sql": f"SELECT * FROM {name} WHERE id = {big + number};"}
+        response = running.http.post("/query-stream", json=body)
+        head, row = response.text.splitlines()
+        assert json.loads(head)["columnNames"] == ["id", "town", "total"]
+        assert json.loads(head)["columnTypes"] == ["BIGINT", "STRING", "DECIMAL(20, 2)"]
+        assert row == f'[{big + number},"oslo",{number}.25]'
+        assert json.loads(response.headers["x-headrace-offsets"])[name]
+    body = {"sql": f"SELECT town, COUNT(*) AS n, SUM(total) AS s FROM {name} GROUP BY town;"}
+    headers = {"accept": "application/json"}
+    rows = running.http.post("/query-stream", json=body, headers=headers).json()
+    assert rows[1:] == [["oslo", 20, 195.0]]
+    running.sql(f"INSERT INTO {name} VALUES ({big}, NULL, NULL);")
+    found = running.http.post("/query", json={"ksql": f"SELECT * FROM {name} WHERE id={big};"})
+    header, *rows = found.json()
+    assert header["header"]["schema"] == "`id` BIGINT, `town` STRING, `total` DECIMAL(20, 2)"
+    assert rows == [], "the row was deleted"
+    (explained,) = running.sql(f"EXPLAIN SELECT * FROM {name} WHERE id = 1;")
+    assert "look-up by key" in explained["queryDescription"]["topology"]
+    (described,) = running.sql(f"DESCRIBE {name};")
+    assert described["sourceDescription"]["headrace"]["view"]["lag"] == 0
+    running.sql(f"DROP TABLE {name} DELETE TOPIC;")
+    assert running.http.post("/query-stream", json=body).status_code == 400
+
+
+def test_spark_answers_pull_queries_that_views_cannot(running: RunningSql, orders: str) -> None:
+    running.host.batches.append([[1, "ann"], [2, "bob"]])
+    body = {"sql": f"SELECT id, customer FROM {orders} WHERE total > 1;"}
+    rows = running.http.post("/query-stream", json=body).text.splitlines()
+    assert rows[1:] == ['[1,"ann"]', '[2,"bob"]']
+    (explained,) = running.sql(f"EXPLAIN SELECT id FROM {orders};")
+    assert "Answered by Spark" in explained["queryDescription"]["topology"]
+
+
 def test_topics_are_printed(running: RunningSql, orders: str) -> None:
     running.sql(f"INSERT INTO {orders} (rowtime, id, customer) VALUES (1000, 7, 'ann');")
     running.sql(f"INSERT INTO {orders} (rowtime, id, customer) VALUES (2000, 8, 'bob');")

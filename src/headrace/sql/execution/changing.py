@@ -52,6 +52,8 @@ async def drop_source(server: SqlServer, statement: DropSource) -> Entity:
         )
     sequence = await server.change(removed=[key])
     await server.runner.settle(key)
+    if found.source.is_table:
+        await server.views.remove(found.name)
     if statement.delete_topic:
         await remove_topic(server.cluster, found.source.topic)
     message = f"Source {found.name} (topic: {found.source.topic}) was dropped."

@@ -32,6 +32,16 @@ from headrace.sql.language.statements import (
 )
 from headrace.sql.plans import QueryPlan, plan_to_json
 from headrace.sql.server import SqlServer
+from headrace.sql.views.spark_sql.typed import NotAnswerable
+
+_NOT_RUNNING: Mapping[str, object] = {
+    "sinks": [],
+    "overriddenProperties": {},
+    "ksqlHostQueryStatus": {},
+    "queryErrors": [],
+    "consumerGroupId": "",
+    "state": "",
+}
 
 
 async def describe_source(server: SqlServer, statement: DescribeSource) -> Entity:
@@ -85,7 +95,17 @@ async def source_description(
         "sourceConstraints": [],
         "clusterStatistics": [],
         "clusterErrorStats": [],
+        "headrace": {"view": _view(server, stored)},
     }
+
+
+def _view(server: SqlServer, stored: StoredSource) -> Mapping[str, object] | None:
+    """How far the view of a table is, if there is one."""
+    found = server.views.get(stored.source)
+    if found is None:
+        return None
+    status = found.status()
+    return {"lag": status.lag, "badRecords": status.bad_records, "error": status.problem}
 
 
 def _statistics(queries: list[CatalogQuery], statuses: list[QueryStatus]) -> str:
@@ -154,20 +174,38 @@ async def explain(server: SqlServer, statement: ExplainQuery) -> Entity:
 async def _explained(
     server: SqlServer, statement: CreateAs | InsertSelect | SelectStatement
 ) -> Mapping[str, object]:
+    if isinstance(statement, SelectStatement) and statement.select.emit is None:
+        return _explained_pull(server, statement)
     into = statement.is_table if isinstance(statement, CreateAs) else None
     into = False if isinstance(statement, InsertSelect) else into
     found = await analyse(server, statement.select, into_table=into)
     columns, keys = found.analysis.columns, found.plan.keys
     return {
         **_description("", statement.text, found.plan, found.analysis.plan),
+        **_NOT_RUNNING,
         "fields": [result_field(each, keys) for each in columns],
         "sources": [each.name for each in found.sources],
-        "sinks": [],
-        "overriddenProperties": {},
-        "ksqlHostQueryStatus": {},
-        "queryErrors": [],
-        "consumerGroupId": "",
-        "state": "",
+    }
+
+
+def _explained_pull(server: SqlServer, statement: SelectStatement) -> Mapping[str, object]:
+    """Who answers: the views, or Spark over all records of the topics."""
+    definition = server.catalog.definition
+    try:
+        text = server.pulls.explain(statement.select, definition)
+    except NotAnswerable as error:
+        text = f"Answered by Spark over all records of the topics, because {error}"
+    return {
+        **_NOT_RUNNING,
+        "id": "",
+        "statementText": statement.text,
+        "windowType": None,
+        "topology": text,
+        "executionPlan": text,
+        "queryType": "PULL",
+        "tasksMetadata": [],
+        "fields": [],
+        "sources": [],
     }
 
 

@@ -22,6 +22,9 @@ from headrace.sql.hosting import (
 )
 from headrace.sql.language.statements import SelectStatement
 from headrace.sql.server import SqlServer
+from headrace.sql.views.pulling import PullRefused
+from headrace.sql.views.spark_sql.typed import NotAnswerable
+from headrace.sql.views.store import ViewBehind
 
 log = logging.getLogger("headrace.sql")
 
@@ -90,12 +93,17 @@ class SelectQueries:
         self.pushes = 0
         self.pulls = 0
 
-    async def run(self, statement: SelectStatement, session: Session) -> SelectResult:
-        """The result of a query; SqlError, StatementRefused."""
+    async def run(
+        self, statement: SelectStatement, session: Session, text: str = ""
+    ) -> SelectResult:
+        """The result of a query; SqlError, StatementRefused.
+
+        `text` is the whole request, which `quick` recognises if it comes again.
+        """
         self._server.check_ready()
         if statement.select.emit is None:
             self.pulls += 1
-            return await self._pull(statement)
+            return await self._pull(statement, text)
         self.pushes += 1
         return await self._push(statement, session)
 
@@ -138,22 +146,49 @@ class SelectQueries:
         self.running[result.id] = result
         return result
 
-    async def _pull(self, statement: SelectStatement) -> SelectResult:
+    def quick(self, text: str) -> SelectResult | None:
+        """The answer to a look-up by key that is like one before, without reading the SQL."""
+        found = self._server.pulls.quick(text, self._server.catalog.definition, self._inserter.ends)
+        if found is None or self._server.problem:
+            return None
+        self.pulls += 1
+        return _pulled(text, found.columns, found.rows, found.offsets)
+
+    async def _pull(self, statement: SelectStatement, text: str) -> SelectResult:
         server = self._server
-        made = make_plan(server, statement.select, into_table=None)
-        sources = plan_sources(server, made)
-        functions = used_functions(server, made)
+        definition = server.catalog.definition
         try:
-            found = await server.host.batch(made, sources, functions, made.limit)
-        except QueryRefused as error:
+            found = await server.pulls.answer(
+                statement.select, definition, text=text, ends=self._inserter.ends
+            )
+        except NotAnswerable as error:
+            log.info("Spark answers %s, because the views cannot: %s", statement.text, error)
+            return await self._batch(statement)
+        except (PullRefused, ViewBehind) as error:
+            raise StatementRefused(f"The query is not answered: {error}") from None
+        return _pulled(statement.text, found.columns, found.rows, found.offsets)
+
+    async def _batch(self, statement: SelectStatement) -> SelectResult:
+        """The answer of Spark, over all records of the topics."""
+        server = self._server
+        try:
+            made = server.pulls.for_spark(statement.select, server.catalog.definition)
+            plan = made.for_spark()
+            functions = used_functions(server, plan)
+            sources = tuple({each.name: each for each in made.sources.values()}.values())
+            found = await server.host.batch(plan, sources, functions)
+        except (QueryRefused, NotAnswerable) as error:
             raise StatementRefused(str(error)) from None
         except HostUnavailable as error:
             raise StatementRefused(f"The query cannot be answered: {error}", NOT_READY) from None
-        return SelectResult(
-            f"query_{uuid.uuid4().hex[:16]}",
-            statement.text,
-            found.columns,
-            made.keys,
-            is_push=False,
-            rows=found.rows,
-        )
+        return _pulled(statement.text, found.columns, found.rows, {})
+
+
+def _pulled(
+    text: str,
+    columns: tuple[ResultColumn, ...],
+    rows: Rows,
+    offsets: Mapping[str, Mapping[int, int]],
+) -> SelectResult:
+    query = f"query_{uuid.uuid4().hex[:16]}"
+    return SelectResult(query, text, columns, (), is_push=False, rows=rows, offsets=offsets)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Callable
 
-from headrace.service.responses import HttpStream
+from headrace.service.responses import HttpContent, HttpStream
 from headrace.sql.errors import (
     BAD_STATEMENT,
     QUERY_ENDPOINT,
@@ -31,12 +31,12 @@ OFFSETS_HEADER = "x-headrace-offsets"
 Chunks = AsyncGenerator[bytes, None]
 
 
-async def query(call: SqlCall) -> HttpStream:
+async def query(call: SqlCall) -> HttpStream | HttpContent:
     """The older form: an array of objects, one a row."""
     return await _answer(call, ("ksql", "sql"), KSQL_JSON)
 
 
-async def query_stream(call: SqlCall) -> HttpStream:
+async def query_stream(call: SqlCall) -> HttpStream | HttpContent:
     """A line a row, or one array, as the header `Accept` asks for."""
     accepted = call.headers.get(b"accept", b"").decode("latin-1")
     media_type = DELIMITED
@@ -56,10 +56,15 @@ async def close_query(call: SqlCall) -> object:
     return {}
 
 
-async def _answer(call: SqlCall, names: tuple[str, str], media_type: str) -> HttpStream:
+async def _answer(
+    call: SqlCall, names: tuple[str, str], media_type: str
+) -> HttpStream | HttpContent:
     fields = call.fields()
     text = call.text_field(fields, *names)
     session = call.session(fields)
+    found = None if session.variables else call.engine.queries.quick(text)
+    if found is not None:
+        return await _content(found, media_type)
     statements = call.parse(text, session)
     # SET and DEFINE before the query hold for it.
     for each in statements[:-1]:
@@ -68,7 +73,7 @@ async def _answer(call: SqlCall, names: tuple[str, str], media_type: str) -> Htt
         await call.engine.executor.execute(each, session)
     statement = statements[-1]
     try:
-        return await _started(call, statement, session, media_type)
+        return await _started(call, statement, session, media_type, text)
     except StatementRefused as error:
         raise statement_error(StatementFailure(statement.text, error)) from None
     except SqlError as error:
@@ -77,8 +82,8 @@ async def _answer(call: SqlCall, names: tuple[str, str], media_type: str) -> Htt
 
 
 async def _started(
-    call: SqlCall, statement: sql.Statement, session: Session, media_type: str
-) -> HttpStream:
+    call: SqlCall, statement: sql.Statement, session: Session, media_type: str, text: str
+) -> HttpStream | HttpContent:
     engine = call.engine
     if isinstance(statement, sql.PrintTopic):
         printer = TopicPrinter(engine.server, statement)
@@ -89,10 +94,9 @@ async def _started(
             "This endpoint has SELECT and PRINT only; send other statements to /ksql",
             BAD_STATEMENT,
         )
-    result = await engine.queries.run(statement, session)
-    headers = {}
-    if result.offsets:
-        headers[OFFSETS_HEADER] = json.dumps(result.offsets, separators=(",", ":"))
+    result = await engine.queries.run(statement, session, "" if session.variables else text)
+    if not result.is_push:
+        return await _content(result, media_type)
     form = _FORMS[media_type]
 
     async def chunks() -> Chunks:
@@ -102,7 +106,16 @@ async def _started(
         finally:
             await engine.queries.end(result)
 
-    return HttpStream(chunks(), media_type, headers)
+    return HttpStream(chunks(), media_type)
+
+
+async def _content(result: SelectResult, media_type: str) -> HttpContent:
+    """The whole answer of a pull query, and up to which offsets it is."""
+    body = b"".join([chunk async for chunk in _FORMS[media_type](result)])
+    headers = {}
+    if result.offsets:
+        headers[OFFSETS_HEADER] = json.dumps(result.offsets, separators=(",", ":"))
+    return HttpContent(body, media_type, headers)
 
 
 async def _printed(printer: TopicPrinter) -> Chunks:
