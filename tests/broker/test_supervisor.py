@@ -132,7 +132,7 @@ def test_brokers_that_never_meet_are_stopped_and_named(tmp_path: Path) -> None:
         "supervisor._MEET_WITHIN_S = 0; supervisor._ANSWER_WITHIN_S = 0.2; "
         "from headrace.settings import Settings; "
         "given = Settings.parse({'listeners': 'PLAINTEXT://127.0.0.1:0'}); "
-        "plan = supervisor.SupervisorPlan(2, sys.argv[1], given, ()); "
+        "plan = supervisor.SupervisorPlan(2, sys.argv[1], given, {}, ()); "
         "sys.exit(supervisor.main(plan))"
     )
     with (
@@ -202,7 +202,7 @@ def several(listeners: str, advertised: str = "", count: int = 3) -> SupervisorP
     given = {"listeners": listeners, "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"}
     if advertised:
         given["advertised.listeners"] = advertised
-    return SupervisorPlan(count, "/d", Settings.parse(given), ("--set", "x=y"))
+    return SupervisorPlan(count, "/d", Settings.parse(given), given, ("--log-level", "info"))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,8 @@ def test_each_has_its_folder_and_its_ports(
 ) -> None:
     plan = several("A://[::1]:9092,B://0.0.0.0:9192", "A://kafka.lan:19092,B://inside:9192")
     assert command(plan, number)[4:] == [
-        "--set", "x=y", "--data-dir", folder, "--node-id", str(number),
+        "--config", "/dev/stdin", "--log-level", "info",
+        "--data-dir", folder, "--node-id", str(number),
         "--set", f"listeners={listeners}", "--set", f"advertised.listeners={advertised}",
         "--set", "headrace.metadata=sqlite:/d",
     ]  # fmt: skip
@@ -234,6 +235,12 @@ def test_listeners_whose_ports_would_meet_are_named() -> None:
     assert "B of broker 1 and A of broker 3 would both have port 9094" in shared_port(
         several("A://:9092,B://:9094")
     )
+
+
+def test_the_environment_may_say_how_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_BROKERS", "2")
+    with running(["serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]) as process:
+        assert len(addresses(process)) == 2
 
 
 def test_brokers_with_several_listeners_meet_on_the_one_for_brokers(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def test_options_reach_the_plan() -> None:
         log_format="json",
         log_level="debug",
         brokers=1,
+        assignments=("num.partitions=6",),
     )
 
 

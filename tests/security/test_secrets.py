@@ -12,19 +12,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.client.cluster import Cluster
 from headrace.client.config import client_config
 from headrace.client.configs import alter_configs
 from headrace.errors import KafkaError
-from headrace.settings.files import read_properties
+from headrace.settings.files import format_properties, read_properties, warn_of_visible_secrets
+from headrace.settings.resolve import is_secret_setting
 from headrace.types import ConfigResourceType
 from tests.cli.conftest import Result, command, execute
 from tests.security.initialized import InitializedBroker
+from tests.security.secured import add_user
 
 ALICE = "pl4nted-secret-of-alice"
 WRONG = "pl4nted-but-wr0ng"
 STORE = "pl4nted-in-a-dyn4mic-config"
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 KEY_LINE = 40
 """So many characters of a private key are a part of it and nothing else."""
 
@@ -42,7 +47,7 @@ class Written:
 
     def http(self, url: str, body: bytes | None = None, password: str = "") -> bytes:
         """The answer of the registry or of the broker's page, to the user admin."""
-        password = password or secrets_of(self.broker.folder)["admin"]
+        password = password or secrets_of(self.broker.folder)["admin of HTTP"]
         login = base64.b64encode(f"admin:{password}".encode()).decode()
         kind = "application/vnd.schemaregistry.v1+json"
         headers = {"Content-Type": kind, "Authorization": f"Basic {login}"}
@@ -98,7 +103,10 @@ def register(written: Written, subject: str) -> int:
 def secrets_of(folder: Path) -> dict[str, str]:
     """Everything that `security init` has made and nobody may see, by name."""
     found = {}
-    for name in ("admin", "registry"):
+    for name in ("admin", "console"):
+        client = json.loads((folder / f"{name}.registry.json").read_text())
+        found[f"{name} of HTTP"] = client["basic.auth.user.info"].partition(":")[2]
+    for name in ("admin", "connect", "console", "registry"):
         text = (folder / f"{name}.properties").read_text()
         found[name] = text.split("sasl.password=")[1].splitlines()[0]
     text = (folder / "broker.properties").read_text()
@@ -192,3 +200,90 @@ def test_no_secret_is_written_anywhere(written: Written, tmp_path: Path) -> None
     assert forms(secrets["broker"])[0] in mine
     assert any("metadata.sqlite" in where for where in found)
     assert b"alice" in b"".join(data for where, data in found.items() if "metadata.sqlite" in where)
+
+
+def arguments_of_children(pid: int) -> list[str]:
+    """What the list of processes shows of the processes that one has started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [Path(f"/proc/{one}/cmdline").read_text().replace("\0", " ") for one in children]
+
+
+def test_several_brokers_get_their_settings_where_nobody_else_reads_them(tmp_path: Path) -> None:
+    """Backslashes, blanks and letters of other alphabets reach the brokers as they are."""
+    password = "pl4nted \\ = : # ü"
+    quoted = password.replace("\\", "\\\\")
+    jaas = f'{MODULE} required username="broker" password="{quoted}";'
+    add_user(tmp_path / "data", "broker", password)
+    file = tmp_path / "broker.properties"
+    file.write_text(
+        f"sasl.jaas.config={jaas}\n".replace("\\", "\\\\")
+        + "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512\n"
+        "security.inter.broker.protocol=SASL_PLAINTEXT\n"
+    )
+    file.chmod(0o644)
+    words = ["serve", "--brokers", "2", "--config", str(file), "--data-dir", str(tmp_path / "data")]
+    words += ["--set", "listeners=SASL_PLAINTEXT://127.0.0.1:0"]
+    words += ["--set", "delegation.token.secret.key=pl4nted-key"]
+    with (tmp_path / "log.txt").open("w") as log:
+        serve = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=log, text=True)
+    assert serve.stdout is not None
+    try:
+        ready = serve.stdout.readline()
+        assert "2 brokers at" in ready, (tmp_path / "log.txt").read_text()
+        seen = arguments_of_children(serve.pid)
+        assert len(seen) == 2
+        assert not any("pl4nted" in one for one in seen), seen
+    finally:
+        serve.terminate()
+        serve.wait(60)
+    written = (tmp_path / "log.txt").read_text()
+    assert "pl4nted" not in written
+    assert "can read delegation.token.secret.key in the list of processes" in written
+    assert f"may read sasl.jaas.config in {file}" in written
+
+
+@pytest.mark.parametrize(
+    ("words", "warned"),
+    [
+        (["sasl.jaas.config=X required password=pl4nted;"], "sasl.jaas.config"),
+        (["listener.name.a.ssl.key.password=pl4nted"], "listener.name.a.ssl.key.password"),
+        (["delegation.token.secret.key=pl4nted"], "delegation.token.secret.key"),
+        (['sasl.jaas.config=Krb5LoginModule required keyTab="/etc/k.keytab";'], None),
+        (["ssl.truststore.certificates=-----BEGIN CERTIFICATE-----"], None),
+        (["num.partitions=3"], None),
+    ],
+)
+def test_a_secret_among_the_arguments_is_warned_of(
+    words: list[str], warned: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_visible_secrets(words, is_secret_setting)
+    if warned is None:
+        assert not caplog.records
+    else:
+        (line,) = caplog.messages
+        assert f"can read {warned} in the list of processes" in line
+        assert "--config" in line
+        assert "pl4nted" not in line
+
+
+@pytest.mark.parametrize(
+    "words", [("serve", "--data-dir", "/dev/null/none"), ("registry", "serve", "-b", "127.0.0.1:1")]
+)
+def test_serve_and_services_warn_of_secrets_among_their_arguments(words: tuple[str, ...]) -> None:
+    given = ("--set", "ssl.key.password=pl4nted", "--listen", "127.0.0.1:0")
+    process = subprocess.Popen(
+        command(*words, *given), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    process.kill()
+    process.wait(60)
+    process.stderr.close()
+    assert "can read ssl.key.password in the list of processes" in line
+    assert "pl4nted" not in line
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_settings_that_are_written_as_properties_are_read_back(settings: dict[str, str]) -> None:
+    read = {name: value for _, name, value in read_properties(format_properties(settings))}
+    assert read == settings

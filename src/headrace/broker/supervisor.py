@@ -14,11 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import SettingError
 from headrace.settings import Settings
+from headrace.settings.files import format_properties
 from headrace.types import Address
 
 if TYPE_CHECKING:
@@ -35,8 +37,8 @@ _STOP_WITHIN_S = 60.0
 _MEET_WITHIN_S = 60.0
 _ASK_AGAIN_S = 0.02
 _ANSWER_WITHIN_S = 5.0
-_ELSEWHERE = ("HEADRACE_LISTEN", "HEADRACE_ADVERTISE")
-"""Environment variables with one address, which brokers cannot share."""
+_ELSEWHERE = ("HEADRACE_LISTEN", "HEADRACE_ADVERTISE", "HEADRACE_BROKERS")
+"""Environment variables that are not for a single broker of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,15 @@ class SupervisorPlan:
     data_dir: str
     settings: Settings
     """The addresses of the first broker."""
+    texts: Mapping[str, str]
+    """The settings of all brokers, as they were given."""
     words: tuple[str, ...]
 
 
 def command(plan: SupervisorPlan, number: int) -> list[str]:
     """The command that starts one of the brokers, numbered from 1."""
-    words = [sys.executable, "-m", "headrace.cli", "serve", *plan.words]
+    # The settings follow on standard input: arguments can be read by all users of the machine.
+    words = [sys.executable, "-m", "headrace.cli", "serve", "--config", "/dev/stdin", *plan.words]
     folder = plan.data_dir
     if number > 1:
         folder = os.path.join(plan.data_dir, FOLDER, str(number))
@@ -179,6 +184,7 @@ class _Child:
 
     def __init__(self, plan: SupervisorPlan, number: int, security: "Security") -> None:
         self._command = command(plan, number)
+        self._settings = format_properties(plan.texts)
         self._security = security
         self._inter_broker = plan.settings.listeners.inter_broker_name
         self.number = number
@@ -192,10 +198,14 @@ class _Child:
         """Start the process; True when it is ready, False if it ended. It prints the reason."""
         self._started_at = time.monotonic()
         self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, text=True, preexec_fn=_die_with_parent,
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            encoding="utf-8", preexec_fn=_die_with_parent,
             env={name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
         )  # fmt: skip
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
+        with suppress(BrokenPipeError), self._process.stdin as stdin:  # if it has ended already
+            stdin.write(self._settings)
         line = self._process.stdout.readline()
         if not line.startswith(_READY):
             self._process.wait()

@@ -16,7 +16,13 @@ from headrace.cli.option_table import (
 from headrace.errors import SettingError
 from headrace.service.request import Request
 from headrace.service.settings import KEY_STORES, ServiceSettings, check_setting
-from headrace.settings.files import load_properties, load_toml, parse_assignment
+from headrace.settings.files import (
+    load_properties,
+    load_toml,
+    parse_assignment,
+    warn_of_readable_secrets,
+    warn_of_visible_secrets,
+)
 from headrace.settings.setting import Setting
 
 if TYPE_CHECKING:
@@ -76,9 +82,10 @@ def read_command_line(
     path = given.one("--client-config")
     properties = client.read_properties_file(path) if path else {}
     in_file = properties.pop("bootstrap.servers", None)
+    config = given.one("--config")
     settings = read_settings(
         table,
-        given.one("--config") or None,
+        config or None,
         given.all("--set"),
         {
             "listeners": listener(given.one("--listen") or None),
@@ -86,7 +93,23 @@ def read_command_line(
             **{name: given.one(flag) or None for flag, name in named.items()},
         },
     )
+    if config or given.all("--set"):
+        _warn_of_secrets(table, given, config)
     return ServiceStart(given, settings, properties)
+
+
+def _warn_of_secrets(table: Mapping[str, Setting], given: GivenOptions, config: str) -> None:
+    """Warn of secrets that other users of this machine can read."""
+    from headrace.logs import configure_logs
+
+    def is_secret(name: str) -> bool:
+        return name in table and table[name].secret
+
+    configure_logs(given.one("--log-format"), given.one("--log-level"))
+    warn_of_visible_secrets(given.all("--set"), is_secret)
+    if config:
+        load = load_toml if config.endswith(".toml") else load_properties
+        warn_of_readable_secrets(config, load(config, partial(check_setting, table)), is_secret)
 
 
 def listener(listen: str | None) -> str | None:

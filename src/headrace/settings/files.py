@@ -4,8 +4,10 @@ Files are Java properties, such as Kafka's server.properties, or TOML. Errors ha
 line; the result is for `Settings.parse`.
 """
 
+import logging
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import TypeAlias
 
@@ -15,6 +17,11 @@ from headrace.settings.resolve import check_broker_config
 CheckSetting: TypeAlias = Callable[[str, str], object]
 """Raises SettingError if the name is unknown or the value invalid."""
 
+logger = logging.getLogger(__name__)
+
+_PUBLIC = ("ssl.keystore.certificate.chain", "ssl.truststore.certificates")
+"""Settings of type PASSWORD, as in Kafka, whose values are no secrets."""
+_SECRETS_OF_JAAS = ("password", "secret", "hmac")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -58,6 +65,57 @@ def load_toml(
         _check(where, name, value, check)
         loaded[name] = value
     return loaded
+
+
+def format_properties(settings: Mapping[str, str]) -> str:
+    """Settings as a text that `read_properties` reads."""
+    lines = (f"{_escape(name, '=: ')}={_escape(value)}\n" for name, value in settings.items())
+    return "".join(lines)
+
+
+def _escape(text: str, more: str = "") -> str:
+    escaped = text.replace("\\", "\\\\")
+    for character in more:
+        escaped = escaped.replace(character, f"\\{character}")
+    for letter, character in _ESCAPES.items():
+        escaped = escaped.replace(character, f"\\{letter}")
+    return f"\\{escaped}" if escaped.startswith((" ", "#", "!")) else escaped
+
+
+def warn_of_visible_secrets(assignments: Iterable[str], is_secret: Callable[[str], bool]) -> None:
+    """Warn of secrets on the command line, which every user of the machine can read."""
+    parts = (one.partition("=") for one in assignments)
+    given = {name.strip(): value for name, _, value in parts}
+    if names := _secrets(given, is_secret):
+        logger.warning(
+            "every user of this machine can read %s in the list of processes. Use a file with mode "
+            "0600 and --config instead of --set", ", ".join(names),
+        )  # fmt: skip
+
+
+def warn_of_readable_secrets(
+    path: str, settings: Mapping[str, str], is_secret: Callable[[str], bool]
+) -> None:
+    """Warn of a settings file with secrets that every user of the machine can read."""
+    names = _secrets(settings, is_secret)
+    if names and os.stat(path).st_mode & 0o004:
+        logger.warning(
+            "every user of this machine may read %s in %s; restrict it to the user of this "
+            "process: chmod 600 %s", ", ".join(names), path, path,
+        )  # fmt: skip
+
+
+def _secrets(settings: Mapping[str, str], is_secret: Callable[[str], bool]) -> list[str]:
+    """The names of settings with secrets."""
+
+    def has_secret(name: str, value: str) -> bool:
+        if not value or not is_secret(name) or name.endswith(_PUBLIC):
+            return False
+        # That of Kerberos has the name of a file.
+        is_jaas, words = name.endswith("sasl.jaas.config"), value.lower()
+        return not is_jaas or any(one in words for one in _SECRETS_OF_JAAS)
+
+    return [name for name, value in settings.items() if has_secret(name, value)]
 
 
 def read_properties(text: str) -> Iterator[tuple[int, str, str]]:

@@ -214,6 +214,14 @@ def check_broker_config(name: str, text: str) -> Setting | None:
     return row
 
 
+def is_secret_setting(name: str) -> bool:
+    """Whether the value of a broker setting must never be shown."""
+    row = TABLE.get(name)
+    if row is None and name.startswith(LISTENER_PREFIX):
+        row = listener_row(name)
+    return row is not None and row.secret
+
+
 def check_topic_config(name: str, value: str) -> None:
     """SettingError unless `name` is a topic config that can have `value`."""
     row = TOPIC_TABLE.get(name)

@@ -85,6 +85,10 @@ class ServeOptions(NamedTuple):
     log_format: str
     log_level: str
     brokers: int
+    config: str = ""
+    """The file of --config."""
+    assignments: tuple[str, ...] = ()
+    """The words of --set."""
 
 
 def start(words: list[str]) -> int:
@@ -97,8 +101,10 @@ def start(words: list[str]) -> int:
         settings = Settings.parse(plan.settings)
     except SettingError as error:
         raise bad_usage(str(error)) from None
+    if plan.config or plan.assignments:
+        _warn_of_secrets(plan)
     if plan.brokers > 1:
-        return _start_several(plan, settings, words)
+        return _start_several(plan, settings)
     from headrace.broker import server
 
     return server.main(
@@ -108,6 +114,20 @@ def start(words: list[str]) -> int:
         plan.log_format,
         plan.log_level,
     )
+
+
+def _warn_of_secrets(plan: ServeOptions) -> None:
+    """Warn of secrets that other users of this machine can read."""
+    from headrace.logs import configure_logs
+    from headrace.settings.files import warn_of_readable_secrets, warn_of_visible_secrets
+    from headrace.settings.resolve import is_secret_setting
+
+    configure_logs(plan.log_format, plan.log_level)
+    warn_of_visible_secrets(plan.assignments, is_secret_setting)
+    if plan.config:
+        assigned = {one.partition("=")[0].strip() for one in plan.assignments}
+        in_file = {name: text for name, text in plan.settings.items() if name not in assigned}
+        warn_of_readable_secrets(plan.config, in_file, is_secret_setting)
 
 
 def make_plan(words: list[str], env: Mapping[str, str]) -> ServeOptions:
@@ -132,6 +152,8 @@ def make_plan(words: list[str], env: Mapping[str, str]) -> ServeOptions:
         log_format=given.one("--log-format"),
         log_level=given.one("--log-level"),
         brokers=_brokers(given.one("--brokers")),
+        config=given.one("--config"),
+        assignments=tuple(given.all("--set")),
     )
 
 
@@ -143,7 +165,7 @@ def _brokers(text: str) -> int:
     return int(text)
 
 
-def _start_several(plan: ServeOptions, settings: "Settings", words: list[str]) -> int:
+def _start_several(plan: ServeOptions, settings: "Settings") -> int:
     """Run several brokers; options without a value per broker apply to all."""
     for flag, given, why in (
         ("--node-id", plan.node_id is not None, "the brokers are numbered from 1"),
@@ -161,14 +183,10 @@ def _start_several(plan: ServeOptions, settings: "Settings", words: list[str]) -
     from headrace.logs import configure_logs
 
     configure_logs(plan.log_format, plan.log_level)
-    rest: list[str] = []
-    following = iter(words)
-    for word in following:
-        flag, equals, value = word.partition("=")
-        value = value if equals else next(following, "")
-        if flag in ("--config", "--set", "--log-format", "--log-level"):
-            rest += [flag, value]
-    several = supervisor.SupervisorPlan(plan.brokers, plan.data_dirs[0], settings, tuple(rest))
+    words = ("--log-format", plan.log_format, "--log-level", plan.log_level)
+    several = supervisor.SupervisorPlan(
+        plan.brokers, plan.data_dirs[0], settings, plan.settings, words
+    )
     if trouble := supervisor.shared_port(several):
         raise bad_usage(trouble)
     return supervisor.main(several)
