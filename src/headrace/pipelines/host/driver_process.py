@@ -80,6 +80,9 @@ class DriverProcess:
 
     async def ask(self, message: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
         """The response to a message; DriverGone if there is none in time."""
+        if self.status is not None:
+            # Its connection may be closed, which is a RuntimeError in some event loops.
+            raise DriverGone(f"the Spark driver ended with status {self.status}")
         number = next(self._numbers)
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
