@@ -32,17 +32,6 @@ Statements end with a semicolon and may have several lines. Ctrl-C ends a query.
 Without a semicolon: help, exit, and `watch STATEMENT;`, which repeats a statement such as
 LIST QUERIES every second.
 """
-_WORDS = """
-ADD ALL ALTER AND ARRAY AS ASSERT BEGINNING BETWEEN BIGINT BOOLEAN BY BYTES CASE CAST CHANGES
-COLUMN CONNECTOR CONNECTORS COUNT CREATE DATE DECIMAL DEFINE DELETE DESCRIBE DISTINCT DOUBLE DROP
-ELSE EMIT END EXISTS EXPLAIN EXTENDED FINAL FROM FULL FUNCTION FUNCTIONS GRACE GROUP HAVING
-HOPPING IF IN INNER INSERT INT INTEGER INTO IS JOIN KEY LEFT LIKE LIMIT LIST MAP NOT NULL ON OR
-ORDER OUTER PARTITION PAUSE PERIOD PRIMARY PRINT PROPERTIES QUERIES REPLACE RESUME RETENTION RUN
-SCRIPT SELECT SESSION SET SHOW SINK SIZE SOURCE SPOOL STREAM STREAMS STRUCT SUM TABLE TABLES
-TERMINATE THEN TIMESTAMP TOPIC TOPICS TUMBLING TYPE TYPES UNDEFINE UNSET VALUES VARCHAR VARIABLES
-WHEN WHERE WINDOW WITH WITHIN kafka_topic key_format partitions replicas timestamp value_format
-"""
-WORDS = tuple(_WORDS.split())
 
 
 def history_file() -> Path:
@@ -73,9 +62,19 @@ class Completion:
             # Completion must never end a prompt.
             with contextlib.suppress(Failure, KeyError):
                 self._names = self._ask()
+        from headrace.sql.language.words import (
+            FUNCTION_NAMES,
+            KEYWORDS,
+            PROPERTY_NAMES,
+            STATEMENT_STARTS,
+        )
+
         wanted = text.casefold()
-        words = [word.lower() if text.islower() else word for word in WORDS]
-        names = (*(self._names or ()), *words)
+        # Words one by one: what is completed has no spaces.
+        phrases = " ".join((*STATEMENT_STARTS, *KEYWORDS)).split()
+        words = dict.fromkeys([*phrases, *FUNCTION_NAMES])
+        shown = [word.lower() if text.islower() else word for word in words]
+        names = dict.fromkeys((*(self._names or ()), *shown, *PROPERTY_NAMES))
         found = [each for each in names if each.casefold().startswith(wanted)]
         return [f"{found[0]} "] if len(found) == 1 else found
 

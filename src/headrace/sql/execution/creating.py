@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.sql.commands.records import SOURCE, TYPE, StoredSource, key_of
+from headrace.sql.commands.records import TYPE, StoredSource, key_of
 from headrace.sql.errors import StatementRefused
 from headrace.sql.execution.entities import Entity, done, warning, with_warnings
 from headrace.sql.execution.registry_columns import registry_columns
@@ -156,7 +156,3 @@ async def alter_source(server: SqlServer, statement: AlterSource) -> Entity:
         answer,
         [f"The queries {', '.join(readers)} do not read the new columns"] if readers else [],
     )
-
-
-def source_key(name: str) -> str:
-    return key_of(SOURCE, name)

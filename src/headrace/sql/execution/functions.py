@@ -11,6 +11,7 @@ from headrace.sql.errors import StatementRefused
 from headrace.sql.execution.creating import now_ms
 from headrace.sql.execution.entities import Entity, done, entity, warning
 from headrace.sql.hosting import FunctionSpec
+from headrace.sql.language.planner.functions import AGGREGATES
 from headrace.sql.language.statements import (
     CreateFunction,
     CreateType,
@@ -18,6 +19,7 @@ from headrace.sql.language.statements import (
     DropFunction,
     DropType,
 )
+from headrace.sql.language.words import FUNCTION_NAMES
 from headrace.sql.server import SqlServer
 from headrace.sql.type_names import type_text
 
@@ -105,6 +107,14 @@ def list_functions(server: SqlServer, text: str) -> Entity:
     """ksqlDB's functions that are translated, and those of CREATE FUNCTION. All of Spark's can be
     used as well."""
     rows = [
+        {
+            "name": name,
+            "type": "AGGREGATE" if name in AGGREGATES else "SCALAR",
+            "category": "BUILT IN",
+        }
+        for name in FUNCTION_NAMES
+    ]
+    rows += [
         {"name": each.name, "type": "SCALAR", "category": "PYTHON"}
         for each in server.catalog.functions()
     ]

@@ -12,7 +12,7 @@ from headrace.admin.typed_values import ValueDecoder
 from headrace.client.errors import ClientError
 from headrace.errors import KafkaError
 from headrace.sql.errors import StatementRefused
-from headrace.sql.execution.tailing import TopicTail
+from headrace.sql.execution.tailing import PrintedTopic
 from headrace.sql.language.statements import PrintTopic
 from headrace.sql.server import SqlServer
 from headrace.wire.records import Record
@@ -25,7 +25,7 @@ class TopicPrinter:
 
     def __init__(self, server: SqlServer, statement: PrintTopic) -> None:
         self._statement = statement
-        self._tail = TopicTail(server.options.client, statement.topic)
+        self._tail = PrintedTopic(server.options.client, statement.topic)
         registry = server.options.registry
         self._decoder = None if registry is None else ValueDecoder(registry.by_id)
 

@@ -24,7 +24,7 @@ Tailed = tuple[int, Record]
 """A partition and a record of it."""
 
 
-class TopicTail:
+class PrintedTopic:
     """Reads a topic in a thread of its own."""
 
     def __init__(self, config: ClientConfig, topic: str) -> None:

@@ -29,7 +29,7 @@ class WantedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLag:
+class InputLag:
     """How far a group is in a partition."""
 
     partition: TopicPartition
@@ -126,10 +126,10 @@ async def start_offsets(access: ClusterAccess, sources: Sequence[SqlSource], res
     return json.dumps(offsets, separators=(",", ":"))
 
 
-async def lags(access: ClusterAccess, group: str, topics: Collection[str]) -> list[PartitionLag]:
+async def lags(access: ClusterAccess, group: str, topics: Collection[str]) -> list[InputLag]:
     """How far a group is in each partition of these topics."""
 
-    def ask(cluster: Cluster) -> list[PartitionLag]:
+    def ask(cluster: Cluster) -> list[InputLag]:
         partitions = [
             TopicPartition(name, index)
             for name, each in describe_topics(cluster, topics).items()
@@ -139,7 +139,7 @@ async def lags(access: ClusterAccess, group: str, topics: Collection[str]) -> li
         ends = available_offsets(cluster, dict.fromkeys(partitions, LATEST), COMMITTED)
         committed = committed_offsets(cluster, group, partitions, stable=False)
         return [
-            PartitionLag(
+            InputLag(
                 each,
                 starts[each].offset,
                 ends[each].offset,
