@@ -12,7 +12,7 @@ from headrace.sql.plans import ROWOFFSET, ROWPARTITION, ROWTIME, WINDOWEND, WIND
 from headrace.sql.records.types import INTEGERS, ColumnType, parse_type
 from headrace.sql.sources import SqlSource
 from headrace.sql.views.pull_plans import PullPlan
-from headrace.sql.views.spark_sql.queries import TableColumns, Translation, translate
+from headrace.sql.views.spark_sql.queries import TableColumns, translate
 from headrace.sql.views.spark_sql.typed import BIGINT, INT, NotAnswerable
 from headrace.sql.views.storage import loading
 
@@ -51,7 +51,7 @@ def compiled(plan: PullPlan) -> CompiledQuery:
         if not source.keys:
             raise NotAnswerable(f"{source.name} has no primary key")
     tables = {
-        name: TableColumns(f"v{number}.rows", _columns(source))
+        name: TableColumns(f"v{number}.rows", table_columns(source))
         for number, (name, source) in enumerate(plan.sources.items())
     }
     found = _key_literals(plan)
@@ -66,13 +66,14 @@ def compiled(plan: PullPlan) -> CompiledQuery:
         tuple(plan.sources.values()),
         tuple(plan.sources),
         tuple(ResultColumn(name, str(kind)) for name, kind in made.columns),
-        _loader(made),
+        result_loader(made.columns, made.computed),
         key,
         bool(key) and _has_few_rows(plan, found),
     )
 
 
-def _columns(source: SqlSource) -> list[tuple[str, ColumnType]]:
+def table_columns(source: SqlSource) -> list[tuple[str, ColumnType]]:
+    """The columns of a source that queries can name, pseudo columns too."""
     columns = [(each.name, parse_type(each.type)) for each in source.columns]
     columns += [(ROWTIME, BIGINT), (ROWPARTITION, INT), (ROWOFFSET, BIGINT)]
     if source.window is not None:
@@ -174,9 +175,15 @@ def lifted(text: str) -> Lifted | None:
 # ------------------------------------------------------------------------------------- results
 
 
-def _loader(made: Translation) -> Callable[[Row], list[object]]:
+def result_loader(
+    columns: Sequence[tuple[str, ColumnType]], computed: Sequence[bool]
+) -> Callable[[Row], list[object]]:
+    """Makes rows of the result of rows of SQLite with these columns, of which some are computed.
+
+    NotAnswerable if an integer is larger than its type.
+    """
     converts: list[tuple[int, Callable[[Any], Any]]] = []
-    for place, ((_, kind), is_computed) in enumerate(zip(made.columns, made.computed, strict=True)):
+    for place, ((_, kind), is_computed) in enumerate(zip(columns, computed, strict=True)):
         convert = loading(kind)
         if is_computed and kind.kind in INTEGERS:
             convert = _checked_integer(kind)

@@ -14,18 +14,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.client.cluster import Cluster
-from headrace.client.committed_records import MAX_DECOMPRESSED_BYTES, visible_batches
 from headrace.client.config import ClientConfig
 from headrace.client.errors import ClientError, is_retriable
-from headrace.client.fetching import whole_batches
 from headrace.client.first_batches import FirstBatches, fetch_partitions
 from headrace.client.offsets import COMMITTED, EARLIEST, list_offsets
 from headrace.errors import ErrorCode, KafkaError
 from headrace.sql.records.decoding import BadRow, Row, RowReader
+from headrace.sql.views.fetched_records import committed_of
 from headrace.sql.views.table_file import TableFile
 from headrace.types import TopicPartition, encode_uuid
-from headrace.wire.batch import read_header
-from headrace.wire.records import Record, iterate
 
 log = logging.getLogger("headrace.sql")
 
@@ -246,7 +243,7 @@ class TableFollower:
                 return
             start = table.positions[number]
             ends[number] = answer.last_stable
-            records, following = _records(answer, start)
+            records, following = committed_of(answer, start)
             if following > start:
                 table.empty.pop(number, None)
             elif answer.last_stable > start == asked[TopicPartition(table.topic, number)]:
@@ -306,18 +303,3 @@ class TableFollower:
         if table.retention_ms is not None and now >= table.expired_at + EXPIRY_S:
             table.file.expire(table.stream_time - table.retention_ms)
             table.expired_at = now
-
-
-def _records(answer: FirstBatches, start: int) -> tuple[list[Record], int]:
-    """The committed records from an offset on, and the offset that follows them."""
-    data = bytearray(answer.records)
-    starts, end = whole_batches(data, 0, len(data))
-    if not starts:
-        return [], start
-    records = [
-        record
-        for first, last, _ in visible_batches(data, [*starts, end], list(answer.aborted))
-        for record in iterate(data, first, last, MAX_DECOMPRESSED_BYTES)
-        if record.offset >= start
-    ]
-    return records, max(start, read_header(data, starts[-1]).next_offset)
