@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from headrace.pipelines import write_epochs
+
 # A sensor measures: temperature in degrees Celsius, humidity in percent.
 READINGS = "id STRING, sensor STRING, temperature DOUBLE, humidity DOUBLE, time TIMESTAMP"
 # The properties of a sensor; a compacted topic with one record per sensor.
@@ -56,17 +58,10 @@ class Building:
         return self._start(writer, topic)
 
     def publish_changes(self, frame: DataFrame, topic: str, key: str) -> StreamingQuery:
-        """Write results that change: each change is a record, and the last one of a key is valid.
-
-        A batch that is repeated after a crash repeats its records, which has no effect.
-        """
-
-        def write(batch: DataFrame, _: int) -> None:
-            _records(batch, key).write.format("headrace").mode("append").options(
-                **self._sink(topic)
-            ).save()
-
-        return self._start(frame.writeStream.outputMode("update").foreachBatch(write), topic)
+        """Write results that change, exactly once; the last record of a key is valid."""
+        write = write_epochs(self.prefix + topic, bootstrap=self.bootstrap)
+        changes = _records(frame, key).writeStream.outputMode("update")
+        return self._start(changes.foreachBatch(write), topic)
 
     def _start(self, writer: DataStreamWriter, topic: str) -> StreamingQuery:
         if self.once:
