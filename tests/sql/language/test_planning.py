@@ -1,6 +1,8 @@
 """Plans of SELECTs, and what is refused."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.sql.language.errors import SqlError
 from headrace.sql.language.parsing import parse
@@ -368,3 +370,60 @@ def test_unknown_sources_are_compared_with_known_ones() -> None:
 
 def test_every_kind_of_plan_has_cases() -> None:
     assert {case.kind for case in CASES} == set(PlanKind)
+
+
+PARTS = st.sampled_from(
+    [
+        "id", "o.id", "qty", "amount", "tags", "tags[1]", "address->geo->lat", "address->*", "*",
+        "o.*", "p.*", "c.*", "p.amount", "c.name", "attrs['x']", "ROWTIME", "ROWKEY", "WINDOWSTART",
+        "COUNT(*)", "SUM(qty)", "LATEST_BY_OFFSET(amount)", "EXPLODE(tags)", "UCASE(id)", "1",
+        "NULL", "'x'", "TRANSFORM(tags, x => UCASE(x))", "CASE WHEN paid THEN 1 END",
+        "AS_VALUE(id)",
+        "CAST(qty AS VARCHAR)", "qty + 1 AS n", "ARRAY[1][1]", "STRUCT(a := 1)->a", "nope",
+        "f(qty)", "`odd name`", "REDUCE(attrs, 0, (s, k, v) => s)", "TOPK(qty)",
+        "DATEADD(DAYS, 1, day)",
+    ]
+)  # fmt: skip
+SOURCES_OF_A_QUERY = st.sampled_from(
+    [
+        "orders",
+        "orders o",
+        "customers c",
+        "hourly",
+        "visits",
+        "orders o JOIN payments p WITHIN 1 DAY ON o.id = p.order_id",
+        "orders o FULL JOIN payments p WITHIN 1 DAY ON UCASE(o.id) = p.order_id AND o.qty > 1",
+        "orders o LEFT JOIN customers c ON o.customer = c.id",
+        "customers c JOIN customers o ON c.id = o.id",
+        "customers c RIGHT JOIN orders o ON c.id = o.customer",
+        "nothing",
+    ]
+)
+CLAUSES = st.lists(
+    st.sampled_from(
+        [
+            "WINDOW TUMBLING (SIZE 1 HOUR)", "WINDOW SESSION (1 HOUR)", "WHERE qty > 1",
+            "WHERE ROWTIME > '2026'", "GROUP BY id", "GROUP BY 1", "GROUP BY (qty, id)",
+            "GROUP BY UCASE(id), n", "HAVING COUNT(*) > 1", "PARTITION BY qty", "PARTITION BY NULL",
+            "EMIT CHANGES", "EMIT FINAL", "LIMIT 2",
+        ]
+    ),
+    max_size=4,
+).map(" ".join)  # fmt: skip
+
+
+@given(
+    st.sampled_from(["", "CREATE STREAM x AS ", "CREATE TABLE x AS ", "INSERT INTO x "]),
+    st.lists(PARTS, min_size=1, max_size=4).map(", ".join),
+    SOURCES_OF_A_QUERY,
+    CLAUSES,
+)
+def test_every_select_is_planned_or_refused(
+    head: str, columns: str, sources: str, clauses: str
+) -> None:
+    try:
+        found = planned(f"{head}SELECT {columns} FROM {sources} {clauses}")
+    except SqlError:
+        return
+    assert len(set(found.columns)) == len(found.columns)
+    assert set(found.keys) <= set(found.columns)

@@ -33,8 +33,12 @@ _WINDOW_FUNCTIONS = ("WINDOW", "SESSION_WINDOW")
 
 
 def has_aggregates(select: Select) -> bool:
-    nodes = [*select.projections, *([select.having] if select.having is not None else [])]
-    return any(True for node in nodes for _ in _aggregates(node))
+    return any(True for node in _results(select) for _ in _aggregates(node))
+
+
+def _results(select: Select) -> list[exp.Expr]:
+    """Expressions over groups."""
+    return [*select.projections, *([select.having] if select.having is not None else [])]
 
 
 def plan_aggregate(request: PlanRequest) -> QueryPlan:
@@ -91,7 +95,7 @@ def plan_aggregate(request: PlanRequest) -> QueryPlan:
 def _refuse(request: PlanRequest) -> None:
     select, relations = request.select, request.relations
     if not select.group_by:
-        first = next(each for node in select.projections for each in _aggregates(node))
+        first = next(each for node in _results(select) for each in _aggregates(node))
         raise SqlError(
             f"{str(first.name).upper()} is over the rows of a group: it needs GROUP BY.",
             *place_of(first),
@@ -111,7 +115,7 @@ def _refuse(request: PlanRequest) -> None:
         raise SqlError(
             "WHERE is about rows; conditions on aggregates are in HAVING.", *place_of(select.where)
         )
-    for node in [*select.projections, *([select.having] if select.having is not None else [])]:
+    for node in _results(select):
         if distinct := node.find(exp.Distinct):
             raise SqlError(
                 "DISTINCT is not possible in aggregates of streams. COUNT_DISTINCT(x) counts"
