@@ -2,7 +2,7 @@
 
 The settings choose the methods: BASIC (users of a file), BEARER (tokens of an OAuth provider) and
 CERTIFICATE (the client's TLS certificate). `application.py` compares the role with that of the
-route. A service with a login of its own, such as the console with its cookie, wraps this one.
+route. With the method CLUSTER the console has a login of its own, and this one is not used.
 """
 
 import logging

@@ -155,7 +155,8 @@ NETWORK = (
     _row("socket.listen.backlog.size", INT, 512, at_least(1),
          "Connections that may wait to be accepted.", kafka_default="50"),
     _row("socket.connection.setup.timeout.ms", LONG, 10_000, at_least(1),
-         "Timeout of a connection to another broker, at first."),
+         "Timeout of a connection to another broker, at first. Also the time that a client has for "
+         "its TLS handshake, and then for its login."),
     _row("socket.connection.setup.timeout.max.ms", LONG, 30_000, at_least(1),
          "Timeout of a connection to another broker after repeated failures."),
     _row("connections.max.idle.ms", LONG, 600_000, None,
