@@ -39,7 +39,7 @@ def script(name: str, *words: str, **env: str) -> "subprocess.CompletedProcess[s
         text=True,
         timeout=240,
         # The services would want ports of their own; the tests of these start them.
-        env=environment(**{"REGISTRY": "", "CONNECT": "", "CONSOLE": "", **env}),
+        env=environment(**{"REGISTRY": "", "CONNECT": "", "SQL": "", "CONSOLE": "", **env}),
         check=False,
     )
 
@@ -140,14 +140,17 @@ def assert_services_use_their_own_users(audit_log: Path) -> None:
     """Each service has logged in as its own user, and could do what it tried."""
     events = [json.loads(line) for line in audit_log.read_text().splitlines()]
     principals = {event["principal"] for event in events if event["event"] == "login"}
-    assert principals == {"User:admin", "User:registry", "User:connect", "User:console"}
+    assert principals == {
+        f"User:{name}" for name in ("admin", "registry", "connect", "sql", "console")
+    }
     assert [event for event in events if event["event"] == "denied"] == []
 
 
 def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) -> None:
     port, registry = free_port(), f"127.0.0.1:{free_port()}"
     connect, console = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    services = {"REGISTRY": registry, "CONNECT": connect, "CONSOLE": console}
+    sql = f"127.0.0.1:{free_port()}"
+    services = {"REGISTRY": registry, "CONNECT": connect, "SQL": sql, "CONSOLE": console}
     words = (f"127.0.0.1:{port}", str(tmp_path))
     try:
         for _ in range(2):  # the second time with the same users and certificates
@@ -171,6 +174,12 @@ def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) 
             assert f"running on https://{connect}" in done.stdout, done.stderr
             connectors = pages.get("/api/connectors", auth=(user, password))
             assert (connectors.status_code, connectors.json()["connectors"]) == (200, [])
+            assert f"running on https://{sql}" in done.stdout, done.stderr
+            statements = httpx.Client(base_url=f"https://{sql}", verify=context)
+            body = {"ksql": "LIST CONNECTORS; LIST TOPICS;"}
+            assert statements.post("/ksql", json=body).status_code == 401
+            answered = statements.post("/ksql", json=body, auth=(user, password))
+            assert answered.json()[0]["connectors"] == [], "the server has logged in to Connect"
             client = f"--client-config {tmp_path}/security/admin.properties"
             assert client in done.stdout
             listed = subprocess.run(

@@ -126,18 +126,19 @@ def test_every_user_of_init_has_a_password_of_its_own(here: Run, tmp_path: Path)
     folder = tmp_path / "security"
     words = ("--folder", str(folder), "--data", str(tmp_path / "data"))
     made = here("security", "init", *words, "--json").document()
-    assert made["users"] == ["admin", "broker", "connect", "console", "registry"]
-    files = [folder / f"{name}.properties" for name in ("admin", "connect", "console", "registry")]
+    assert made["users"] == ["admin", "broker", "connect", "console", "registry", "sql"]
+    services = ("admin", "connect", "console", "registry", "sql")
+    files = [folder / f"{name}.properties" for name in services]
     found = [re.search(r"^sasl.password=(.+)$", one.read_text(), re.MULTILINE) for one in files]
     passwords = [one[1] for one in found if one]
     settings = (folder / "broker.properties").read_text()
     passwords += re.findall(r'username="broker" password="([^"]+)"', settings)
-    for name in ("admin", "console"):
+    for name in ("admin", "console", "sql"):
         client = json.loads((folder / f"{name}.registry.json").read_text())
         user, _, password = client["basic.auth.user.info"].partition(":")
         assert user == name
         passwords.append(password)
-    assert len(set(passwords)) == len(passwords) == 7
+    assert len(set(passwords)) == len(passwords) == 9
 
 
 @pytest.mark.parametrize("host", ["kafka:9092", "", "a..b"])
@@ -211,6 +212,7 @@ class TestCheck:
             "connect.properties",
             "console.properties",
             "registry.properties",
+            "sql.properties",
         }
         assert all(row["ok"] for row in rows)
 

@@ -96,6 +96,33 @@ def connect_acls(principal: str) -> list[AclBinding]:
     ]
 
 
+def sql_acls(principal: str) -> list[AclBinding]:
+    """The ACLs of SQL servers: their command topics and processing log, and groups and transactions
+    of queries. The topics of statements are not among them.
+    """
+    operations = (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DESCRIBE_CONFIGS,
+    )
+    own = [(ResourceType.TOPIC, "_headrace_sql_", operation) for operation in operations]
+    of_queries = [
+        (ResourceType.TRANSACTIONAL_ID, "_headrace_sql_", AclOperation.WRITE),
+        (ResourceType.TRANSACTIONAL_ID, "sql-", AclOperation.WRITE),
+        (ResourceType.GROUP, "sql-", AclOperation.READ),
+        (ResourceType.GROUP, "sql-", AclOperation.DELETE),
+    ]
+    log = [
+        (ResourceType.TOPIC, "default-processing-log", operation)
+        for operation in (AclOperation.CREATE, AclOperation.WRITE)
+    ]
+    return [
+        *_allow(principal, [*own, *of_queries], PatternType.PREFIXED),
+        *_allow(principal, log),
+    ]
+
+
 def console_acls(principal: str) -> list[AclBinding]:
     """The ACLs of the web console: everything with data, but no changes of users and ACLs.
 

@@ -9,7 +9,7 @@
     USER.python.json             kafka-python, aiokafka and confluent-kafka,
     USER.spark.json              Spark
     registry.pem                 the schema registry's private key and certificate
-    registry-http.properties     the settings of its HTTP API, also for Connect and the console, and
+    registry-http.properties     the settings of its HTTP API, also for the other services, and
     http-users                   the users of that
     USER.registry.json           for clients of that API
 
@@ -27,7 +27,7 @@ from headrace.security.http_users import verifier_text, write_user
 from headrace.security.x509 import Certificate, pem_blocks, read_certificate
 
 ADMIN, BROKER = "admin", "broker"
-REGISTRY, CONNECT, CONSOLE = "registry", "connect", "console"
+REGISTRY, CONNECT, SQL, CONSOLE = "registry", "connect", "sql", "console"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 

@@ -74,9 +74,9 @@ def init(
     """Create all files of a secured broker and its clients.
 
     A certificate authority and a certificate of the broker; settings of the broker with TLS, logins
-    and permissions; the users admin, broker, registry, connect and console with random passwords,
-    in the broker's data folder; files for clients; a certificate and settings of the HTTP services,
-    with users of their own. The broker must not be running.
+    and permissions; the users admin, broker, registry, connect, sql and console with random
+    passwords, in the broker's data folder; files for clients; a certificate and settings of the
+    HTTP services, with users of their own. The broker must not be running.
     """
     from headrace.cli.security.stopped_broker import open_stopped
     from headrace.security.client_login import ClientLogin
@@ -89,35 +89,29 @@ def init(
             CONSOLE,
             LOCAL_HOSTS,
             REGISTRY,
+            SQL,
             SecuredFolder,
         )
 
     secured = SecuredFolder(Path(folder))
     _check_new(secured, folder)
     hosts = [_checked(one) for one in host or ()]
-    services = (REGISTRY, CONNECT, CONSOLE)
+    services = (REGISTRY, CONNECT, SQL, CONSOLE)
     passwords = _random_passwords(ADMIN, BROKER, *services)
     # Other machines can connect only if a host was given.
     bind, name = ("0.0.0.0", _bracketed(hosts[0])) if hosts else ("127.0.0.1", "127.0.0.1")
     address = f"{name}:{port}"
+    settings = {**_addresses(bind, port, address), **_folders(data)}
     with open_stopped(data, make=True) as broker:
         secured.make_certificates(list(dict.fromkeys([*hosts, *LOCAL_HOSTS])))
-        secured.write_broker_file(
-            {
-                "listeners": f"SASL_SSL://{bind}:{port}",
-                "advertised.listeners": f"SASL_SSL://{address}",
-                "log.dirs": str(Path(data).absolute()),
-                "headrace.audit.file": str(Path(data).absolute() / "audit.log"),
-                **secured.broker_settings(passwords[BROKER]),
-            }
-        )
+        secured.write_broker_file({**settings, **secured.broker_settings(passwords[BROKER])})
         admin, *others = (
             ClientLogin(address, str(secured.ca_file), user, passwords[user])
             for user in (ADMIN, *services)
         )
         files = [*secured.write_all_client_files(admin), *map(secured.write_client_file, others)]
         # Passwords of their own: a service that sees one of them does not get to the cluster by it.
-        http_users = _random_passwords(ADMIN, CONSOLE)
+        http_users = _random_passwords(ADMIN, SQL, CONSOLE)
         secured.write_registry_files(bind, name, REGISTRY_PORT, http_users)
         broker.alter(lambda state: _with_users(state, passwords))
     if as_json:
@@ -136,9 +130,27 @@ def init(
         _print_next(folder, address, [*hosts, *LOCAL_HOSTS])
 
 
+def _addresses(bind: str, port: int, address: str) -> dict[str, str]:
+    return {
+        "listeners": f"SASL_SSL://{bind}:{port}",
+        "advertised.listeners": f"SASL_SSL://{address}",
+    }
+
+
+def _folders(data: str) -> dict[str, str]:
+    folder = Path(data).absolute()
+    return {"log.dirs": str(folder), "headrace.audit.file": str(folder / "audit.log")}
+
+
 def _with_users(state: "SecurityState", passwords: dict[str, str]) -> "SecurityState":
-    from headrace.security.admin import connect_acls, console_acls, registry_acls, with_password
-    from headrace.security.secured_folder import CONNECT, CONSOLE, REGISTRY
+    from headrace.security.admin import (
+        connect_acls,
+        console_acls,
+        registry_acls,
+        sql_acls,
+        with_password,
+    )
+    from headrace.security.secured_folder import CONNECT, CONSOLE, REGISTRY, SQL
 
     for name, password in passwords.items():
         state = with_password(state, name, password)
@@ -146,6 +158,7 @@ def _with_users(state: "SecurityState", passwords: dict[str, str]) -> "SecurityS
         [
             *registry_acls(f"User:{REGISTRY}"),
             *connect_acls(f"User:{CONNECT}"),
+            *sql_acls(f"User:{SQL}"),
             *console_acls(f"User:{CONSOLE}"),
         ]
     )
@@ -159,7 +172,8 @@ def _print_next(folder: str, address: str, hosts: list[str]) -> None:
     print(
         f"""\
 Created in {folder}: a certificate authority, a certificate for {", ".join(hosts)}, and the users
-admin (all permissions), broker (for other brokers), registry, connect and console (for services).
+admin (all permissions), broker (for other brokers), registry, connect, sql and console (for
+services).
 Their passwords are in the files of that folder, which only you can read. Keep ca.key safe.
 
 Next:
@@ -175,7 +189,7 @@ Clients connect to {address} with the files in {folder}:
   admin.kcat.conf         kcat -F
   admin.registry.json     confluent-kafka's SchemaRegistryClient
 
-The schema registry, and likewise `headrace connect serve` and `headrace console`:
+The schema registry, and likewise `headrace connect serve`, `sql serve` and `console`:
   headrace registry serve --config {folder}/registry-http.properties \\
     --client-config {folder}/registry.properties
 

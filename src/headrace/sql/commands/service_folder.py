@@ -3,6 +3,7 @@
 import fcntl
 import os
 import socket
+import time
 from pathlib import Path
 
 from headrace.connect.checkpoint_folder import folder_id
@@ -10,6 +11,7 @@ from headrace.service.errors import StartFailure
 
 LOCK_FILE = ".headrace-sql-lock"
 TOPIC_FILE = ".headrace-sql-topic"
+LOCK_WAIT_S = 5.0
 
 
 class ServiceFolder:
@@ -26,18 +28,28 @@ class ServiceFolder:
             raise StartFailure(
                 f"the folder {self.path} (headrace.sql.folder) cannot be written: {error.strerror}"
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not self._take():
             owner = os.read(self._lock, 100).decode(errors="replace").strip()
             os.close(self._lock)
             raise StartFailure(
                 f"another SQL server, process {owner or 'unknown'}, uses the folder {self.path}. "
                 "Stop it, or start this server with another service id and folder: "
                 "--service NAME --folder FOLDER"
-            ) from None
+            )
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def _take(self) -> bool:
+        """Whether the lock was free, now or when a server that is stopping has ended."""
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except OSError:
+                if time.monotonic() > deadline:
+                    return False
+            time.sleep(0.1)
 
     @property
     def place(self) -> str:

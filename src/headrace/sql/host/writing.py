@@ -32,6 +32,8 @@ from headrace.sql.sources import REGISTERED, Format, SqlColumn, SqlSource, Windo
 
 KEY, VALUE, TIMESTAMP = "key", "value", "record_timestamp"
 """Columns of the Spark sink."""
+TRANSACTIONS = "sql-sink"
+"""Prefix of transactional ids and ledgers, for ACLs."""
 
 
 def written_rows(rows: DataFrame, plan: QueryPlan, target: SqlSource) -> DataFrame:
@@ -71,6 +73,7 @@ def sink_options(target: SqlSource, settings: SqlDriverSettings) -> dict[str, st
         **registered_options(target, settings),
         "topic": target.topic,
         "delivery": "exactly-once",
+        "transactionalIdPrefix": TRANSACTIONS,
     }
 
 
