@@ -274,6 +274,18 @@ def test_waiting_ends_with_a_sentence(headrace: RunningBroker, tmp_path: Path) -
     asyncio.run(run())
 
 
+def test_a_view_that_cannot_be_made_says_why(headrace: RunningBroker, tmp_path: Path) -> None:
+    bootstrap = headrace.bootstrap_servers
+    of = table(bootstrap, BASIC, value="AVRO")
+
+    async def run() -> None:
+        async with opened(bootstrap, tmp_path) as stores:
+            with pytest.raises(ViewBehind, match=r"cannot be made: .* needs a schema registry"):
+                await stores.ready(of, TIMEOUT_S)
+
+    asyncio.run(run())
+
+
 def test_a_topic_that_does_not_exist_disturbs_no_other_view(
     headrace: RunningBroker, tmp_path: Path
 ) -> None:

@@ -27,8 +27,10 @@ from headrace.types import TopicPartition, encode_uuid
 log = logging.getLogger("headrace.sql")
 
 WAIT_MS = 100
-PARTITION_BYTES = 256 << 10
-"""Of each partition at a time, so that a table that is loaded does not delay others for long."""
+FETCH_BYTES = 4 << 20
+"""At a time, so that a table that is loaded does not delay others for long."""
+PARTITION_BYTES = (64 << 10, 256 << 10)
+"""Of each partition, at least and at most."""
 METADATA_S = 5.0
 """How often topic ids and numbers of partitions are compared with those of the cluster."""
 PAUSE_S = 1.0
@@ -168,9 +170,10 @@ class TableFollower:
         leaders = cluster.by_leader(self._rotated(wanted))
         for broker, topics in leaders.items():
             some = {each: wanted[each] for parts in topics.values() for each in parts}
-            found = fetch_partitions(
-                cluster, broker, some, PARTITION_BYTES, COMMITTED, WAIT_MS // len(leaders)
-            )
+            least, most = PARTITION_BYTES
+            size = max(least, min(most, FETCH_BYTES // len(some)))
+            wait_ms = WAIT_MS // len(leaders)
+            found = fetch_partitions(cluster, broker, some, size, COMMITTED, wait_ms)
             for topic in topics:
                 of_topic = {
                     each.partition: answer for each, answer in found.items() if each.topic == topic

@@ -7,14 +7,17 @@ again if the table is defined otherwise, or if its topic was deleted and created
 import asyncio
 import contextlib
 import logging
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.client.errors import ClientError
 from headrace.client.offsets import COMMITTED, LATEST, list_offsets
 from headrace.schemas.client import SchemaClient
 from headrace.sql.cluster_access import ClusterAccess
 from headrace.sql.records.decoding import BadRow, RowReader
+from headrace.sql.records.errors import WrongValue
 from headrace.sql.sources import SqlSource
 from headrace.sql.views.following import FollowedTable, TableFollower
 from headrace.sql.views.table_file import TableFile, remove_files
@@ -26,7 +29,8 @@ _LOGGED_BAD_RECORDS = 10
 
 
 class ViewBehind(Exception):
-    """A view has not reached what was asked for in time. The message is a sentence."""
+    """A view has not reached what was asked for in time, or cannot be made at present. The message
+    is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,8 @@ class ViewStores:
         return found[0] if found is not None and found[0].source == source else None
 
     async def open(self, source: SqlSource) -> ViewStore:
-        """The view of a table; made if there is none. It may not have read its topic yet."""
+        """The view of a table; made if there is none. It may not have read its topic yet. Raises
+        ViewBehind."""
         name = source.name.casefold()
         async with self._turns.setdefault(name, asyncio.Lock()):
             found = self._open.get(name)
@@ -181,7 +186,10 @@ class ViewStores:
             if found is not None:
                 await self._close(name)
             loop = asyncio.get_running_loop()
-            store, table = await asyncio.to_thread(self._make, source, loop)
+            try:
+                store, table = await asyncio.to_thread(self._make, source, loop)
+            except (ClientError, WrongValue, sqlite3.Error, OSError) as error:
+                raise ViewBehind(f"the view of {source.name} cannot be made: {error}") from error
             if self._follower is None:
                 self._follower = TableFollower(self._access.config)
                 self._follower.start()

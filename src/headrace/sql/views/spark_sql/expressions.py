@@ -178,6 +178,13 @@ class Expressions:
 
     def _translated(self, node: exp.Expr) -> Typed:
         kind = type(node)
+        unknown = [
+            name
+            for name, value in node.args.items()
+            if value and name not in _USUAL_PARTS and name not in _MORE_PARTS.get(kind, ())
+        ]
+        if unknown:
+            raise NotAnswerable(f"a view has no {kind.__name__} with {unknown[0]}")
         if kind in _ARITHMETIC:
             return self._arithmetic(node, _ARITHMETIC[kind])
         if kind in _COMPARISONS:
@@ -332,7 +339,9 @@ class Expressions:
         if (text.kind, pattern.kind) != (STRING, STRING):
             raise NotAnswerable(f"{text.kind} LIKE {pattern.kind}")
         name = "spark_ilike" if isinstance(node, exp.ILike) else "spark_like"
-        return Typed(f"{name}({text.sql}, {pattern.sql}, {text_literal(escape)})", BOOLEAN)
+        negation = "NOT " if node.args.get("negate") else ""
+        matched = f"{name}({text.sql}, {pattern.sql}, {text_literal(escape)})"
+        return Typed(f"({negation}{matched})", BOOLEAN)
 
     def _concatenated(self, node: exp.Expr) -> Typed:
         return FUNCTIONS["concat"]([self.translate(node.this), self.translate(node.expression)])
@@ -422,6 +431,25 @@ class Expressions:
             return translate()
         finally:
             self._scope.in_aggregate = False
+
+
+_USUAL_PARTS = frozenset({"this", "expression", "expressions"})
+_MORE_PARTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
+    exp.Column: ("table", "db", "catalog"),
+    exp.Literal: ("is_string",),
+    exp.HexString: ("is_integer",),
+    exp.DPipe: ("safe",),
+    exp.Div: ("typed", "safe"),
+    exp.Subquery: ("alias",),
+    exp.Between: ("low", "high"),
+    exp.In: ("query", "field"),
+    exp.Like: ("negate",),
+    exp.ILike: ("negate",),
+    exp.Case: ("ifs", "default"),
+    exp.Cast: ("to", "safe"),
+    exp.TryCast: ("to", "safe"),
+}
+"""Parts of expressions that are translated; others would be lost."""
 
 
 def _has_aggregate(node: exp.Expr) -> bool:

@@ -73,19 +73,23 @@ def whole(number: float, up: bool) -> int:
     return max(-_LARGEST, min(_LARGEST - 1, found))
 
 
-def remainder(number: Number, divisor: Number) -> Number:
+def remainder(number: Number, divisor: Number) -> Number | str:
     """With the sign of the first, as Java's %."""
     if divisor == 0:
         raise Unlike("division by zero")
     if isinstance(number, int) and isinstance(divisor, int):
         found = abs(number) % abs(divisor)
         return -found if number < 0 else found
+    if not math.isfinite(number):
+        return NAN
     return math.fmod(number, divisor)
 
 
-def positive_remainder(number: Number, divisor: Number) -> Number:
+def positive_remainder(number: Number, divisor: Number) -> Number | str:
     found = remainder(number, divisor)
-    return remainder(found + divisor, divisor) if found < 0 else found
+    if isinstance(found, str) or found >= 0:
+        return found
+    return remainder(found + divisor, divisor)
 
 
 def to_integer(value: float | str, kind: str) -> int:

@@ -40,7 +40,7 @@ def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     if operator == "%" or "double" in (a.kind, b.kind):
         kind = DOUBLE if "double" in (a.kind, b.kind) else _wider(a, b)
         if operator == "%":
-            return Typed(f"spark_remainder({one}, {two})", kind)
+            return Typed(f"spark_remainder({one}, {two})", kind, is_stored=True)
         return Typed(f"({one} {operator} {two})", kind)
     return Typed(f"({one} {operator} {two})", _wider(a, b))
 

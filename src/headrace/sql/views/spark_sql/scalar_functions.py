@@ -288,7 +288,7 @@ def _pmod(arguments: Sequence[Typed]) -> Typed:
     kind = common_type([left, right], "pmod")
     if not is_integer(kind) and kind != DOUBLE:
         raise NotAnswerable(f"pmod of {kind}")
-    return Typed(f"spark_pmod({number_sql(left)}, {number_sql(right)})", kind)
+    return Typed(f"spark_pmod({number_sql(left)}, {number_sql(right)})", kind, is_stored=True)
 
 
 # ------------------------------------------------------------------------------- dates and times
@@ -480,9 +480,6 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-_REAL = ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-         "cbrt", "expm1", "degrees", "radians")  # fmt: skip
-
 FUNCTIONS: dict[str, Function] = {
     "coalesce": _coalesce,
     "ifnull": _coalesce,
@@ -537,14 +534,13 @@ FUNCTIONS: dict[str, Function] = {
     "ceil": _whole("ceil"),
     "floor": _whole("floor"),
     "power": _Signature("spark_power", DOUBLE, "double", "double", is_stored=True),
-    "atan2": _Signature("spark_atan2", DOUBLE, "double", "double", is_stored=True),
     "ln": _Signature("spark_ln", DOUBLE, "double"),
     "log": _log,
     "log10": _Signature("spark_log10", DOUBLE, "double"),
-    "log2": _Signature("spark_log2", DOUBLE, "double"),
     "mod": _modulo,
     "pmod": _pmod,
-    **{name: _Signature(f"spark_{name}", DOUBLE, "double", is_stored=True) for name in _REAL},
+    "sqrt": _Signature("spark_sqrt", DOUBLE, "double", is_stored=True),
+    "exp": _Signature("spark_exp", DOUBLE, "double", is_stored=True),
     # dates and times
     "year": _date_part("year"),
     "month": _date_part("month"),

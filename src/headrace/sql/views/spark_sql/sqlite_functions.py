@@ -165,17 +165,10 @@ _STRICT: dict[str, Callable[..., Any]] = {
     "spark_map_values": nested.map_values,
     "spark_json_path": nested.json_path,
 }
-_REAL = {
-    name: numbers.real(getattr(math, name))
-    for name in (
-        *("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan"),
-        *("sinh", "cosh", "tanh", "cbrt", "expm1", "degrees", "radians", "atan2"),
-    )
-}
+_REAL = {name: numbers.real(getattr(math, name)) for name in ("sqrt", "exp")}
 _LOGARITHMS = {
     "ln": numbers.logarithm(math.log),
     "log10": numbers.logarithm(math.log10),
-    "log2": numbers.logarithm(math.log2),
 }
 _ANY: dict[str, Callable[..., Any]] = {
     "spark_fail": _fail,

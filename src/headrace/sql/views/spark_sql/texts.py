@@ -82,7 +82,7 @@ def ilike(text: str, pattern: str, escape: str) -> int:
 @lru_cache(maxsize=256)
 def _like_expression(pattern: str, escape: str) -> re.Pattern[str]:
     """Several `%` in a row are one, so that no text takes long."""
-    parts: list[str] = []
+    parts: list[str | None] = []
     at = 0
     while at < len(pattern):
         sign = pattern[at]
@@ -93,17 +93,18 @@ def _like_expression(pattern: str, escape: str) -> re.Pattern[str]:
             parts.append(re.escape(pattern[at]))
             at += 1
         elif sign == "%":
-            parts.append("%")
+            parts.append(None)
         else:
             parts.append("." if sign == "_" else re.escape(sign))
     return re.compile(_linear(parts), re.DOTALL)
 
 
-def _linear(parts: list[str]) -> str:
-    """Each `%` matches as little as possible, and is not tried again: the time is linear."""
+def _linear(parts: list[str | None]) -> str:
+    """Each `%`, which is a None here, matches as little as possible, and is not tried again: the
+    time is linear."""
     runs: list[list[str]] = [[]]
     for part in parts:
-        if part == "%":
+        if part is None:
             runs.append([])
         else:
             runs[-1].append(part)

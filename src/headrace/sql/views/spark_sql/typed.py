@@ -116,7 +116,7 @@ def _common(left: Typed, right: Typed, what: str) -> ColumnType:
         if "double" in (a.kind, b.kind):
             return DOUBLE
         if "float" not in (a.kind, b.kind):
-            one, two = decimal_of(left), decimal_of(right)
+            one, two = decimal_of(Typed("", a)), decimal_of(Typed("", b))
             scale = max(one.scale, two.scale)
             whole = max(one.precision - one.scale, two.precision - two.scale)
             if whole + scale <= MAX_PRECISION:
