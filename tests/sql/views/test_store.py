@@ -6,9 +6,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from headrace.errors import ErrorCode
 from headrace.sql.sources import SqlSource, Window
 from headrace.sql.views.store import ViewBehind
+from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.sql.records.rows import columns
 from tests.sql.views.tables import (
@@ -21,6 +25,7 @@ from tests.sql.views.tables import (
     transactional,
     until,
 )
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.topics import recreate_topic
 
 BASIC = "k string key, n bigint"
@@ -318,5 +323,79 @@ def test_two_tables_over_one_topic_are_both_fed(headrace: RunningBroker, tmp_pat
             for store, of in ((first, one), (second, other)):
                 await reached(stores, of)
                 assert rows(store, "k, n") == [("b", 2)]
+
+    asyncio.run(run())
+
+
+def test_a_view_goes_on_after_errors_and_a_crash_of_its_broker(
+    headrace_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    broker = headrace_factory()
+    bootstrap = broker.bootstrap_servers
+    of = table(bootstrap, BASIC)
+    produce(bootstrap, of.topic, [(b"a", b'{"n":1}')])
+
+    async def run() -> None:
+        async with opened(bootstrap, tmp_path) as stores:
+            store = await reached(stores, of)
+            broker.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+            produce(bootstrap, of.topic, [(b"b", b'{"n":2}')])
+            await store.wait_for({0: 2}, TIMEOUT_S)
+            broker.cut("Fetch", 2)
+            produce(bootstrap, of.topic, [(b"c", b'{"n":3}')])
+            await store.wait_for({0: 3}, TIMEOUT_S)
+            broker.kill()
+            await until(lambda: store.status().problem is not None)
+            broker.start()
+            produce(bootstrap, of.topic, [(b"a", None)])
+            await store.wait_for({0: 4}, TIMEOUT_S)
+            assert rows(store, "k, n") == [("b", 2), ("c", 3)]
+            assert store.status().problem is None
+
+    asyncio.run(run())
+
+
+def test_records_that_were_deleted_before_they_were_read_rebuild_the_view(
+    headrace: RunningBroker, tmp_path: Path
+) -> None:
+    bootstrap = headrace.bootstrap_servers
+    of = table(bootstrap, BASIC)
+    produce(bootstrap, of.topic, [(b"a", b'{"n":1}')])
+
+    async def run(expected: list[tuple[str, int]]) -> None:
+        async with opened(bootstrap, tmp_path) as stores:
+            assert rows(await reached(stores, of), "k, n") == expected
+
+    asyncio.run(run([("a", 1)]))
+    produce(bootstrap, of.topic, [(b"b", b'{"n":2}'), (b"c", b'{"n":3}')])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partition = TopicPartition(of.topic, 0, 2)
+    admin.delete_records([partition])[partition].result(TIMEOUT_S)
+    asyncio.run(run([("c", 3)]))
+
+
+@pytest.mark.java
+def test_a_view_is_fed_by_apache_kafka(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
+    bootstrap = apache_kafka.bootstrap
+    of = table(bootstrap, BASIC, partitions=2)
+    produce(bootstrap, of.topic, [(b"a", b'{"n":1}'), (b"b", b'{"n":2}')])
+    aborting, committing = transactional(bootstrap), transactional(bootstrap)
+    for producer, number in ((aborting, 3), (committing, 4)):
+        producer.begin_transaction()
+        producer.produce(of.topic, b'{"n":%d}' % number, b"c", 1)
+        producer.flush(TIMEOUT_S)
+
+    async def run() -> None:
+        async with opened(bootstrap, tmp_path) as stores:
+            store = await reached(stores, of)
+            assert rows(store, "k, n") == [("a", 1), ("b", 2)]
+            committing.commit_transaction(TIMEOUT_S)
+            aborting.abort_transaction(TIMEOUT_S)
+            produce(bootstrap, of.topic, [(b"a", None)])
+            await store.wait_for({0: 3, 1: 4}, TIMEOUT_S)
+            assert rows(store, "k, n") == [("b", 2), ("c", 4)]
+            recreate_topic(bootstrap, of.topic, 2)
+            produce(bootstrap, of.topic, [(b"d", b'{"n":5}')])
+            await until(lambda: rows(store, "k, n") == [("d", 5)])
 
     asyncio.run(run())
