@@ -23,7 +23,7 @@ def analysed(
     with refusals():
         rows = plan_rows(spark, plan, sources, functions, empty_views(spark))
         _check_streaming(spark, rows, plan)
-        return {"columns": described(result_rows(rows, plan)), "plan": _explained(spark, rows)}
+        return {"columns": described(result_rows(rows, plan)), "plan": _explained(rows)}
 
 
 def described(rows: DataFrame) -> list[dict[str, str]]:
@@ -48,6 +48,6 @@ def _check_streaming(spark: SparkSession, rows: DataFrame, plan: QueryPlan) -> N
     checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), mode)
 
 
-def _explained(spark: SparkSession, rows: DataFrame) -> str:
-    jvm: Any = spark._jvm
-    return str(jvm.PythonSQLUtils.explainString(rows._jdf.queryExecution(), "formatted"))
+def _explained(rows: DataFrame) -> str:
+    """The analysed plan: Spark makes a physical one only for a query with a checkpoint."""
+    return str(rows._jdf.queryExecution().analyzed().toString())

@@ -64,7 +64,7 @@ def empty_views(spark: SparkSession) -> MakeView:
     """Streaming views without rows; no topic is read, and no registry is asked."""
 
     def make(source: SqlSource, view: str) -> DataFrame:
-        nothing = spark.readStream.format("rate").load()
+        nothing = spark.readStream.name(f"source_{view}").format("rate").load()
         return nothing.select(
             *(
                 F.lit(None).cast(each.dataType).alias(each.name)
