@@ -17,6 +17,7 @@ from headrace.replication.replicas import Replicas
 from headrace.security.acls import ANONYMOUS, AclOperation, ResourceType
 from headrace.security.audit import Audit
 from headrace.security.guard import Guard, Permissions
+from headrace.security.state import StoredCredential
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -149,6 +150,8 @@ class Caller:
     """The type and name of the client in ACLs and quotas, such as `User:alice`."""
     by_token: bool = False
     """Whether the client has authenticated with a delegation token."""
+    credential: StoredCredential | None = None
+    """The user or token of its login, if the cluster's metadata has it."""
     software_name: str = "unknown"
     """What the client calls its software in ApiVersions."""
     software_version: str = "unknown"

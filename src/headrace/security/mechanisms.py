@@ -5,7 +5,7 @@ work is awaited.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.security.logins import LoginRefused
@@ -15,7 +15,7 @@ from headrace.security.scram import (
     ScramExchange,
     parse_client_first,
 )
-from headrace.security.state import DelegationToken
+from headrace.security.state import DelegationToken, StoredCredential
 
 PLAIN = "PLAIN"
 _TOKEN_EXTENSION = "tokenauth"
@@ -37,6 +37,8 @@ class LoggedIn:
     """The expiry of the credentials, in milliseconds since 1970; None without one."""
     by_token: bool = False
     """Whether the user authenticated with a delegation token."""
+    credential: StoredCredential | None = field(default=None, compare=False)
+    """The user or token in the cluster's metadata; None for an OAuth token or a ticket."""
 
 
 class RefusedWithStatus(LoginRefused):
@@ -78,7 +80,7 @@ class PlainExchange:
             raise LoginRefused("the authorization id is not the user's name")
         self.username = username
         await self._passwords.check(username, password)
-        self.result = LoggedIn(username)
+        self.result = LoggedIn(username, credential=("user", username))
         return b""
 
 
@@ -108,10 +110,15 @@ class ScramLogin:
             return self._exchange.challenge
         answer = self._exchange.finish(token)
         if self._token is None:
-            self.result = LoggedIn(self.username)
+            self.result = LoggedIn(self.username, credential=("user", self.username))
         else:
             owner = self._token.owner.partition(":")[2]
-            self.result = LoggedIn(owner, self._token.expiry_ms, by_token=True)
+            self.result = LoggedIn(
+                owner,
+                self._token.expiry_ms,
+                by_token=True,
+                credential=("token", self._token.id),
+            )
         return answer
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from headrace.security.acls import (
     AclBinding,
@@ -33,6 +33,8 @@ class ScramCredential:
 
 
 Credentials: TypeAlias = Mapping[str, ScramCredential]  # by mechanism
+StoredCredential: TypeAlias = tuple[Literal["user", "token"], str]
+"""What a client has logged in with: the name of a user, or the id of a delegation token."""
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 """Pairs of entity type and name, sorted by type; None is the default of the type."""
 Quotas: TypeAlias = Mapping[str, float]  # by key
@@ -96,6 +98,11 @@ class SecurityState:
     def without_token(self, token_id: str) -> "SecurityState":
         """The state without a token."""
         return replace(self, tokens={one: t for one, t in self.tokens.items() if one != token_id})
+
+    def has(self, credential: StoredCredential) -> bool:
+        """Whether the user or the token exists."""
+        kind, name = credential
+        return name in (self.users if kind == "user" else self.tokens)
 
     def find_acls(self, wanted: AclFilter) -> list[AclBinding]:
         """The ACLs that a filter matches."""

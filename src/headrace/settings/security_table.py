@@ -70,6 +70,9 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          'keyTab="..." principal="kafka/HOST@REALM";`.'),
     _row("headrace.sasl.plain.without.tls", Type.BOOLEAN, False, None,
          "Allow PLAIN on listeners without TLS, where passwords can be intercepted."),
+    _row("headrace.sasl.close.deleted.users", Type.BOOLEAN, False, None,
+         "Close the connections of users and delegation tokens when these are deleted. Otherwise "
+         "they stay until the client disconnects or has to log in again, as in Kafka."),
     _row("sasl.server.max.receive.size", Type.INT, 512 * 1024, at_least(1),
          "The largest message taken from a client that has not logged in."),
     _row("sasl.kerberos.service.name", Type.STRING, None, None,

@@ -1,5 +1,6 @@
 """The logins of a broker: listeners with SASL, their mechanisms, and the users."""
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from headrace.broker.inter_broker import broker_tickets, check_jaas, jaas_config
 from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.setup.login import Login, LoginRules
 from headrace.broker.setup.setups import Setups
+from headrace.cluster.image import Image
 from headrace.cluster.security_nodes import login_secret
 from headrace.cluster.store import Store, StoreError, StoreUnreachable
 from headrace.errors import SettingError
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MECHANISMS = "sasl.enabled.mechanisms"
+_CLOSE_DELETED = "headrace.sasl.close.deleted.users"
+_CLOSE_AFTER_S = 0.1
 _WITHOUT_TLS = {
     PLAIN: ("passwords", "headrace.sasl.plain.without.tls"),
     OAUTHBEARER: ("tokens", "headrace.sasl.oauthbearer.without.tls"),
@@ -97,6 +101,9 @@ class Logins:
             for listener in listeners
             if listener.login
         }
+        self._closes_deleted = settings.boolean(_CLOSE_DELETED)
+        if self._closes_deleted:
+            parts.metadata.listeners.append(self._close_connections_of_deleted)
         if not parts.metadata.image.security.users and not self._proofs:
             names = " and ".join(self._rules)
             logger.warning(
@@ -185,8 +192,26 @@ class Logins:
         caller = connection.caller
         caller.principal = f"User:{user.username}"
         caller.by_token = user.by_token
+        caller.credential = user.credential
         caller.quota = caller.fetch_quota = None  # those of another user
         self._parts.services.admit(caller)
+        if self._closes_deleted:  # the user may have been deleted during the login
+            self._close_if_deleted(connection)
+
+    def _close_connections_of_deleted(self, old: Image, new: Image) -> None:
+        """Close the connections of users and tokens that do not exist any more."""
+        if old.security.users is new.security.users and old.security.tokens is new.security.tokens:
+            return
+        for connection in self._parts.connections:
+            self._close_if_deleted(connection)
+
+    def _close_if_deleted(self, connection: ClientConnection) -> None:
+        credential = connection.caller.credential
+        if credential is None or self._parts.metadata.image.security.has(credential):
+            return
+        logger.info("closing %s: its %s was deleted", connection.address, credential[0])
+        # A client that deletes its own user gets its response first.
+        asyncio.get_running_loop().call_later(_CLOSE_AFTER_S, connection.close)
 
     def close(self) -> None:
         """Stop checking passwords, tokens and tickets."""
