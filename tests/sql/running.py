@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from headrace.admin.connect_client import ConnectRest
 from headrace.schemas.client import SchemaClient
 from headrace.service.application import Application
 from headrace.service.errors import StartFailure
+from headrace.service.security import make_security
 from headrace.service.settings import ServiceSettings
 from headrace.settings.service_table import SQL_TABLE
 from headrace.sql.rest.call import SqlEngine
@@ -78,7 +79,11 @@ def running_sql(
         **(settings or {}),
     }
     host = StandInHost()
-    built = sql_service(ServiceSettings(SQL_TABLE, given), {}, registry, connect, host)
+    values = ServiceSettings(SQL_TABLE, given)
+    built = sql_service(values, {}, registry, connect, host)
+    security = make_security("sql", values)
+    if security.authentication is not None:
+        built = replace(built, authenticate=security.authentication)
     application = Application(built)
     config = uvicorn.Config(
         application, lifespan="on", log_config=None, timeout_graceful_shutdown=1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from headrace.client.errors import ClientError
 from headrace.schemas.client import (
     NOT_FOUND_STATUS,
+    UNPROCESSABLE_STATUS,
     RequestRefused,
     SchemaClient,
 )
@@ -46,6 +47,11 @@ async def registry_columns(
     try:
         return await asyncio.to_thread(_columns, client, subject, role, encoding, schema_id)
     except RequestRefused as error:
+        if error.status == UNPROCESSABLE_STATUS:
+            raise StatementRefused(
+                f"The schema of {subject} is not of the format {encoding}. Choose another "
+                f"{part}_format"
+            ) from None
         if error.status != NOT_FOUND_STATUS:
             raise StatementRefused(f"The schema of {subject} cannot be read: {error}") from error
         where = f"id {schema_id}" if schema_id is not None else f"subject {subject}"
@@ -71,7 +77,9 @@ def _columns(
     else:
         schema = client.by_id(schema_id, kind)
     if schema.kind != kind:
-        raise StatementRefused(f"The schema of {subject} is {schema.kind}, and not {kind}")
+        raise StatementRefused(
+            f"The schema of {subject} is {schema.kind}, and not of the format {encoding}"
+        )
     found = FORMATS[kind].column_reader(schema, None).spark_type
     if isinstance(found, StructType):
         return [SqlColumn(each.name, _ddl(each.dataType), role) for each in found.fields]
