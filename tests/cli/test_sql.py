@@ -91,16 +91,11 @@ def test_a_script_stops_at_the_first_error(call: Run, tmp_path: Path, name: str)
 def test_a_query_prints_rows_with_all_digits(call: Run, sql: RunningSql, name: str) -> None:
     call("sql", "-e", _create(name))
     select = f"SELECT id, customer, total FROM {name} EMIT CHANGES LIMIT 2;"
-    rows = [[1, "ann", "12345678901234567.89"], [2, 'b"b', None]]
-
-    def send(before: int) -> None:
-        _send(sql, _started(sql, before), rows)
-
+    insert = f"INSERT INTO {name} VALUES "
+    sql.sql(f"{insert} (1, 'ann', 12345678901234567.89); {insert} (2, 'b\"b', NULL);")
+    early = "SET 'auto.offset.reset'='earliest';"
     for words in ((), ("--json",)):
-        sender = threading.Thread(target=send, args=(len(sql.host.pushes),))
-        sender.start()
-        found = call("sql", *words, "-e", select)
-        sender.join(WAIT_S)
+        found = call("sql", *words, "-e", early + select)
         assert found.code == 0, found.err
         assert "12345678901234567.89" in found.text
         if words:
@@ -251,9 +246,9 @@ def test_the_prompt_reads_until_a_semicolon_completes_and_survives_ctrl_c(
         terminal.expect(r"DECIMAL\(20, 2\)")
         terminal.expect("sql> ")
         before = len(sql.host.pushes)
-        terminal.send(f"SELECT id FROM {name} EMIT CHANGES;\n")
+        terminal.send(f"SELECT id, COUNT(*) AS n FROM {name} GROUP BY id EMIT CHANGES;\n")
         push = _started(sql, before)
-        _send(sql, push, [[4711]])
+        _send(sql, push, [[4711, 1]])
         terminal.expect("4711")
         os.killpg(terminal.process.pid, signal.SIGINT)
         terminal.expect("The query has been ended")

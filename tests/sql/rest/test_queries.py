@@ -18,6 +18,8 @@ from tests.support.committed import committed_values
 
 DELIMITED = "application/vnd.ksqlapi.delimited.v1"
 KSQL_JSON = "application/vnd.ksql.v1+json"
+SUMS = "SELECT customer, SUM(total) AS total FROM {} GROUP BY customer EMIT CHANGES"
+"""A push query for Spark."""
 
 
 @pytest.fixture
@@ -67,20 +69,18 @@ def test_a_push_query_streams_lines_and_ends_with_its_client(
     running: RunningSql, orders: str
 ) -> None:
     before = len(running.host.pushes)
-    body = {
-        "sql": f"SELECT id, total FROM {orders} EMIT CHANGES;",
-        "properties": {"auto.offset.reset": "earliest"},
-    }
+    properties = {"auto.offset.reset": "earliest"}
+    body = {"sql": f"{SUMS.format(orders)};", "properties": properties}
     with running.http.stream("POST", "/query-stream", json=body) as response:
         assert response.headers["content-type"] == DELIMITED
         push = _started(running, before)
         assert running.host.push_properties[-1] == {"start": "earliest"}
         lines = response.iter_lines()
         head = json.loads(next(lines))
-        assert head["columnNames"] == ["id", "total"]
-        assert head["columnTypes"] == ["INTEGER", "DECIMAL(20, 2)"]
-        _send(running, push, [[1, "12345678901234567.89"], [2, None]])
-        assert next(lines) == "[1,12345678901234567.89]", "all digits"
+        assert head["columnNames"] == ["customer", "total"]
+        assert head["columnTypes"] == ["STRING", "DECIMAL(20, 2)"]
+        _send(running, push, [["ann", "12345678901234567.89"], ["bob", None]])
+        assert next(lines) == '["ann",12345678901234567.89]', "all digits"
         running_now = running.http.get("/metrics").text
         assert "headrace_sql_push_queries 1" in running_now
         assert not push.is_closed
@@ -90,7 +90,7 @@ def test_a_push_query_streams_lines_and_ends_with_its_client(
 
 def test_a_push_query_is_closed_by_its_id(running: RunningSql, orders: str) -> None:
     before = len(running.host.pushes)
-    body = {"sql": f"SELECT * FROM {orders} EMIT CHANGES;"}
+    body = {"sql": f"{SUMS.format(orders)};"}
     with running.http.stream("POST", "/query-stream", json=body) as response:
         push = _started(running, before)
         lines = _lines(response)
@@ -109,10 +109,7 @@ def test_the_older_endpoint_has_headers_rows_and_a_final_message(
 ) -> None:
     """As `ksql` of PyPI, Kafka UI and ksqlDB's own command line read it."""
     before = len(running.host.pushes)
-    body = {
-        "ksql": f"SELECT id, customer FROM {orders} EMIT CHANGES LIMIT 3;",
-        "streamsProperties": {},
-    }
+    body = {"ksql": f"{SUMS.format(orders)} LIMIT 3;", "streamsProperties": {}}
     found: list[Any] = []
 
     def ask() -> None:
@@ -126,13 +123,14 @@ def test_the_older_endpoint_has_headers_rows_and_a_final_message(
     client = threading.Thread(target=ask)
     client.start()
     push = _started(running, before)
-    _send(running, push, [[1, "ann"]], [[2, "bob"], [3, "eve"], [4, "late"]])
+    _send(running, push, [["ann", "1.50"]], [["bob", "2"], ["eve", "3"], ["late", "4"]])
     client.join(WAIT_S)
     (response,) = found
     assert response.headers["content-type"] == KSQL_JSON
     rows = response.json()
-    assert rows[0]["header"]["schema"] == "`id` INTEGER KEY, `customer` STRING"
-    assert [each["row"]["columns"] for each in rows[1:4]] == [[1, "ann"], [2, "bob"], [3, "eve"]]
+    assert rows[0]["header"]["schema"] == "`customer` STRING KEY, `total` DECIMAL(20, 2)"
+    found_rows = [each["row"]["columns"] for each in rows[1:4]]
+    assert found_rows == [["ann", 1.5], ["bob", 2], ["eve", 3]]
     assert rows[4:] == [{"finalMessage": "Limit Reached"}]
     # Clients that read lines cut the commas off.
     assert all(line.endswith((",", "]")) for line in response.text.splitlines())
@@ -140,17 +138,39 @@ def test_the_older_endpoint_has_headers_rows_and_a_final_message(
 
 def test_a_query_that_fails_says_so_at_the_end(running: RunningSql, orders: str) -> None:
     before = len(running.host.pushes)
-    body = {"sql": f"SELECT id FROM {orders} EMIT CHANGES;"}
+    body = {"sql": f"{SUMS.format(orders)};"}
     with running.http.stream("POST", "/query-stream", json=body) as response:
         push = _started(running, before)
         _send(running, push, QueryRefused("the topic is gone"))
         head, end = _lines(response)
-    assert head["columnNames"] == ["id"]
+    assert head["columnNames"] == ["customer", "total"]
     assert end == {
         "@type": "generic_error",
         "error_code": 50000,
         "message": "The query has ended: the topic is gone",
     }
+
+
+def test_the_server_itself_filters_the_records_of_a_topic(running: RunningSql, orders: str) -> None:
+    before = len(running.host.pushes)
+    insert = f"INSERT INTO {orders} (id, customer, total) VALUES "
+    running.sql(f"{insert} (1, 'ann', 1.50); {insert} (2, 'bob', 2.50);")
+    body = {"sql": f"SELECT id, total FROM {orders} WHERE id > 1 EMIT CHANGES LIMIT 2;"}
+    early = {"auto.offset.reset": "earliest"}
+    with running.http.stream("POST", "/query-stream", json={**body, "properties": early}) as found:
+        lines = found.iter_lines()
+        assert json.loads(next(lines))["columnNames"] == ["id", "total"]
+        assert next(lines) == "[2,2.50]"
+        running.sql(f"{insert} (3, 'eve', 3.50);")
+        assert list(lines) == ["[3,3.50]"]
+    # From now on, unless it is asked otherwise.
+    with running.http.stream("POST", "/query-stream", json=body) as found:
+        lines = found.iter_lines()
+        next(lines)
+        running.sql(f"{insert} (4, 'zoe', 4.50);")
+        assert next(lines) == "[4,4.50]"
+    assert len(running.host.pushes) == before, "without Spark"
+    _until(lambda: running.engine.queries.running == {})
 
 
 def test_what_cannot_be_queried_is_refused_before_the_stream(

@@ -21,10 +21,13 @@ from headrace.sql.hosting import (
     ResultColumn,
 )
 from headrace.sql.language.statements import SelectStatement
+from headrace.sql.plans import QueryPlan
 from headrace.sql.server import SqlServer
+from headrace.sql.sources import SqlSource
 from headrace.sql.views.pulling import PullRefused
 from headrace.sql.views.spark_sql.typed import NotAnswerable
 from headrace.sql.views.store import ViewBehind
+from headrace.sql.views.tailing import TailedRows
 
 log = logging.getLogger("headrace.sql")
 
@@ -129,7 +132,9 @@ class SelectQueries:
         start = await start_offsets(server.cluster, sources, session.property(RESET))
         functions = used_functions(server, made)
         try:
-            pushed = await server.host.push(made, sources, {START: start}, functions)
+            pushed = self._tailed(made, sources, start) if not functions else None
+            if pushed is None:
+                pushed = await server.host.push(made, sources, {START: start}, functions)
         except QueryRefused as error:
             raise StatementRefused(str(error)) from None
         except HostUnavailable as error:
@@ -145,6 +150,18 @@ class SelectQueries:
         )
         self.running[result.id] = result
         return result
+
+    def _tailed(
+        self, made: QueryPlan, sources: Sequence[SqlSource], start: str
+    ) -> PushedRows | None:
+        """The rows of a filter over one topic, which this server reads itself; None if the query
+        is one for Spark."""
+        options = self._server.options
+        try:
+            return TailedRows(options.client, made, sources[0], {START: start}, options.registry)
+        except NotAnswerable as error:
+            log.debug("Spark runs a push query: %s", error)
+            return None
 
     def quick(self, text: str) -> SelectResult | None:
         """The answer to a look-up by key that is like one before, without reading the SQL."""
