@@ -48,6 +48,7 @@ PAGES = {
     "schemas": ["/schemas", f"/schemas/{TOPIC}-value"],
     "access": ["/access/users", "/access/acls", "/access/quotas"],
     "brokers": ["/brokers", "/brokers/folders", "/brokers/reassignments", "/brokers/1"],
+    "client-metrics": ["/client-metrics"],
     "transactions": ["/transactions"],
 }
 """Addresses by the first part of their path. Each page and each of its tabs has one."""

@@ -25,6 +25,7 @@ const PAGES: Record<string, Page> = Object.fromEntries(
     schemas: () => import("./pages/schemas"),
     access: () => import("./pages/access"),
     connectors: () => import("./pages/connectors"),
+    "client-metrics": () => import("./pages/client_metrics"),
     brokers: () => import("./pages/brokers"),
     transactions: () => import("./pages/transactions"),
   } satisfies Record<string, Loader>).map(([name, load]) => [name, lazy(load as Loader) as Page]),

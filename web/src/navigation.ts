@@ -19,5 +19,6 @@ export const NAVIGATION: readonly Entry[] = [
   { page: "retention", title: "Retention", section: "Data" },
   { page: "transactions", title: "Transactions", section: "Data" },
   { page: "brokers", title: "Brokers", section: "Cluster" },
+  { page: "client-metrics", title: "Client metrics", section: "Cluster" },
   { page: "access", title: "Access", section: "Cluster" },
 ];

@@ -41,6 +41,10 @@ OPTIONS = services.service_options(
     CommandOption("--read-only", "", "Disable all changes."),
     CommandOption("--metrics", "", "Add kafka_exporter's metrics of the cluster to /metrics."),
     CommandOption(
+        "--metrics-url", "URL[,URL...]",
+        "The /metrics pages of the brokers, for the metrics that clients push.",
+    ),
+    CommandOption(
         "--insecure", "", "Listen on an address that other machines reach, without a login."
     ),
 )  # fmt: skip
@@ -49,6 +53,7 @@ SETTINGS = {
     "--connect": "console.connect.url",
     "--read-only": "console.read.only",
     "--metrics": "console.metrics",
+    "--metrics-url": "console.metrics.urls",
 }
 
 

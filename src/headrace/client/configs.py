@@ -136,6 +136,19 @@ def _ask_topics(
     return found
 
 
+def list_client_metrics(cluster: Cluster) -> list[str]:
+    """The names of the subscriptions to client metrics (KIP-714): those that have configs."""
+    from kio.schema.list_config_resources.v0.request import ListConfigResourcesRequest
+    from kio.schema.list_config_resources.v0.response import ListConfigResourcesResponse
+
+    def attempt() -> list[str]:
+        answer = cluster.ask(ListConfigResourcesRequest(), ListConfigResourcesResponse)
+        check(int(answer.error_code), "listing subscriptions to client metrics")
+        return sorted(each.resource_name for each in answer.config_resources)
+
+    return cluster.retry("listing subscriptions to client metrics", attempt)
+
+
 def alter_configs(
     cluster: Cluster,
     kind: ConfigResourceType,

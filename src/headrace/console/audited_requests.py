@@ -27,6 +27,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "POST /api/schemas/{subject}": ("type",),
     "PUT /api/schemas/{subject}/compatibility": ("compatibility",),
     "POST /api/connectors": ("name",),
+    "PUT /api/reassignments/{topic}/{partition}": ("replicas",),
+    "PUT /api/client-metrics/{name}": ("metrics", "interval_ms", "match"),
     "POST /api/held-partitions/abort": ("topic", "partition", "producer_id"),
     "POST /api/acls": (
         "type", "pattern", "name", "principal", "host", "operation", "permission",

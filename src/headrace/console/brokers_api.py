@@ -7,11 +7,12 @@ from headrace.admin.cluster_view import view_cluster
 from headrace.admin.reassignment import elect_preferred_leaders
 from headrace.client.cluster import Cluster
 from headrace.client.configs import alter_configs, describe_configs
-from headrace.client.layout import moves_under_way
+from headrace.client.layout import move, moves_under_way
 from headrace.client.log_folders import describe_log_folders
 from headrace.console.console_request import ConsoleRequest, text_map, whole_number
 from headrace.console.topics_api import shown_configs
-from headrace.types import ConfigResourceType
+from headrace.service.errors import HttpError
+from headrace.types import ConfigResourceType, TopicPartition
 
 MOST_NAMED = 200
 """Partitions that are named in a list of problems."""
@@ -78,6 +79,34 @@ async def elect_preferred(request: ConsoleRequest) -> object:
     """Elects the preferred leaders where others lead."""
     refused = await request.console.cluster.run(elect_preferred_leaders)
     return {"refused": {str(at): str(error) for at, error in refused.items()}}
+
+
+async def start_reassignment(request: ConsoleRequest) -> object:
+    """Moves a partition to other brokers; the first one is the preferred leader."""
+    given = request.fields().get("replicas")
+    if not isinstance(given, list) or not given:
+        raise HttpError(400, "The field replicas must be a list of brokers")
+    replicas = tuple(whole_number("replicas", each, 0, 2**31 - 1) for each in given)
+    await request.console.cluster.run(_move, _partition(request), replicas)
+    return {"replicas": list(replicas)}
+
+
+async def cancel_reassignment(request: ConsoleRequest) -> object:
+    """Cancels a reassignment that is not complete; the partition keeps its former replicas."""
+    place = _partition(request)
+    await request.console.cluster.run(_move, place, None)
+    return {"topic": place.topic, "partition": place.partition}
+
+
+def _move(cluster: Cluster, place: TopicPartition, replicas: tuple[int, ...] | None) -> None:
+    refused = cluster.retry("moving replicas", lambda: move(cluster, {place: replicas}))
+    for error in refused.values():
+        raise error
+
+
+def _partition(request: ConsoleRequest) -> TopicPartition:
+    partition = whole_number("partition", request.path["partition"], 0, 2**31 - 1)
+    return TopicPartition(request.path["topic"], partition)
 
 
 def _broker(request: ConsoleRequest) -> int:

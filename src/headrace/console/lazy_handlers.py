@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 MODULES = (
     "access_api",
     "brokers_api",
+    "client_metrics_api",
     "connectors_api",
     "dead_letters_api",
     "groups_api",

@@ -1,8 +1,9 @@
 """What the operator of a console chooses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
 from headrace.client.errors import ClientError
@@ -36,6 +37,8 @@ class ConsoleOptions:
     """Whether `/metrics` has the names of kafka_exporter."""
     exports_partitions: bool = True
     """Whether these metrics have a row for each partition."""
+    metrics_urls: tuple[str, ...] = field(default=(), repr=False)
+    """Pages of brokers with the metrics that clients push; they may contain credentials."""
     masks: Masks = NO_MASKS
     audit_file: str = ""
     """Empty: the audit log is part of the console's log."""
@@ -93,9 +96,20 @@ def read_options(
         connect=connect,
         exports_metrics=settings.boolean("console.metrics"),
         exports_partitions=settings.boolean("console.metrics.partitions"),
+        metrics_urls=_urls(settings.words("console.metrics.urls")),
         masks=parse_masks(settings.words("console.masks")),
         audit_file=settings.text("headrace.audit.file"),
         read_only=settings.boolean("console.read.only"),
         hosts=frozenset(filter(None, settings.text("console.hosts").lower().split(","))),
         cluster_login_role=Role[default_role.upper()] if is_cluster_login else None,
     )
+
+
+def _urls(given: Sequence[str]) -> tuple[str, ...]:
+    for url in given:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingError(
+                f"console.metrics.urls: {url!r} is not a URL such as http://localhost:9180/metrics"
+            )
+    return tuple(given)

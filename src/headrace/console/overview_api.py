@@ -3,6 +3,7 @@
 from headrace import __version__
 from headrace.client.brokers import describe_cluster
 from headrace.console.console_request import ConsoleRequest
+from headrace.security.roles import Role
 
 
 async def get_session(request: ConsoleRequest) -> object:
@@ -12,6 +13,7 @@ async def get_session(request: ConsoleRequest) -> object:
         "version": __version__,
         "bootstrap": options.bootstrap,
         "principal": request.principal,
+        "role": (request.role or Role.ADMIN).name.lower(),
         "read_only": options.read_only,
         "has_registry": options.registry is not None,
         "has_connect": options.connect is not None,

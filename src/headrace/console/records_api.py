@@ -1,5 +1,7 @@
 """Records of a topic: pages, single records, the live tail, and downloads."""
 
+import asyncio
+import json
 from collections.abc import Mapping, Sequence
 
 from headrace.client.cluster import Cluster
@@ -16,7 +18,12 @@ from headrace.console.records.reading import (
 )
 from headrace.console.records.search import SearchJob
 from headrace.console.records.search_worker import condition as search_condition
-from headrace.console.records.shown import WHOLE_CHARACTERS, Decoder, shown_record
+from headrace.console.records.shown import (
+    PREVIEW_CHARACTERS,
+    WHOLE_CHARACTERS,
+    Decoder,
+    shown_record,
+)
 from headrace.service.errors import HttpError
 from headrace.service.responses import HttpContent, HttpStream
 from headrace.types import TopicPartition
@@ -24,6 +31,7 @@ from headrace.wire.records import Record
 
 DEFAULT_LIMIT = 50
 MOST_RECORDS = 500
+MOST_IN_FILE = 5000
 
 
 async def list_records(request: ConsoleRequest) -> object:
@@ -39,6 +47,42 @@ async def list_records(request: ConsoleRequest) -> object:
         limit,
         request.console.decoder,
     )
+
+
+async def download_list(request: ConsoleRequest) -> object:
+    """A page of records as a file: a JSON object a line. Its parameters are those of a page.
+
+    A file that is shorter than asked for ends with a line that tells why.
+    """
+    topic = request.path["topic"]
+    limit = whole_number("limit", request.text("limit", str(MOST_IN_FILE)), 1, MOST_IN_FILE)
+    page = await request.console.cluster.run(
+        _page,
+        topic,
+        _partitions(request.text("partitions")),
+        request.text("from", "newest"),
+        _positions(request.text("at")),
+        limit,
+        request.console.decoder,
+        WHOLE_CHARACTERS,
+    )
+    return HttpContent(
+        await asyncio.to_thread(_json_lines, page),
+        "application/x-ndjson",
+        {
+            "content-disposition": f'attachment; filename="{topic}.jsonl"',
+            "cache-control": "no-store",
+        },
+    )
+
+
+def _json_lines(page: Mapping[str, object]) -> bytes:
+    rows = page["records"]
+    assert isinstance(rows, list)
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    if page["stopped"]:
+        lines.append(json.dumps({"stopped": page["stopped"], "next": page["next"]}))
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 async def get_record(request: ConsoleRequest) -> object:
@@ -196,6 +240,7 @@ def _page(
     at: Mapping[int, int],
     limit: int,
     decoder: Decoder,
+    most: int = PREVIEW_CHARACTERS,
 ) -> Mapping[str, object]:
     leaders = cluster.existing_topics([topic])[topic].leaders
     partitions = [
@@ -207,7 +252,7 @@ def _page(
     newest_first = start == "newest"
     starts = at or _starts(cluster, topic, bounds, start)
     ranges = [_range(index, each, starts, limit, newest_first) for index, each in bounds.items()]
-    page = read_page(cluster, topic, ranges, limit, decoder, newest_first=newest_first)
+    page = read_page(cluster, topic, ranges, limit, decoder, newest_first=newest_first, most=most)
     return {
         **page,
         "bounds": {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.console import (
         access_api,
         brokers_api,
+        client_metrics_api,
         connectors_api,
         dead_letters_api,
         groups_api,
@@ -64,6 +65,9 @@ _VIEWS: tuple[Row, ...] = (
     ("GET", "/api/connectors/{name}", connectors_api.get_connector),
     ("GET", "/api/connector-plugins", connectors_api.list_plugins),
     ("GET", "/api/connector-plugins/{plugin}", connectors_api.get_definitions),
+    ("GET", "/api/client-metrics", client_metrics_api.list_all),
+    ("GET", "/api/metrics-clients", client_metrics_api.list_clients),
+    ("GET", "/api/metrics-clients/{instance}", client_metrics_api.get_client),
     ("GET", "/api/transactions", transactions_api.list_open),
     ("GET", "/api/held-partitions", transactions_api.list_held),
 )
@@ -72,6 +76,7 @@ _RECORDS: tuple[Row, ...] = (
     ("GET", "/api/topics/{topic}/records", records_api.list_records),
     ("GET", "/api/topics/{topic}/records/{partition}/{offset}", records_api.get_record),
     ("GET", "/api/topics/{topic}/records/{partition}/{offset}/{part}", records_api.download),
+    ("GET", "/api/topics/{topic}/download", records_api.download_list),
     ("GET", "/api/topics/{topic}/tail", records_api.follow),
     ("GET", "/api/topics/{topic}/search", records_api.search),
     ("GET", "/api/dead-letters/{topic}", dead_letters_api.get_causes),
@@ -112,6 +117,10 @@ _CHANGES: tuple[Row, ...] = (
 
 _ADMINISTRATION: tuple[Row, ...] = (
     ("PATCH", "/api/brokers/{broker}/configs", brokers_api.change_broker_configs),
+    ("PUT", "/api/reassignments/{topic}/{partition}", brokers_api.start_reassignment),
+    ("DELETE", "/api/reassignments/{topic}/{partition}", brokers_api.cancel_reassignment),
+    ("PUT", "/api/client-metrics/{name}", client_metrics_api.put_subscription),
+    ("DELETE", "/api/client-metrics/{name}", client_metrics_api.delete_subscription),
     ("DELETE", "/api/transactions/{id}", transactions_api.abort),
     ("POST", "/api/held-partitions/abort", transactions_api.abort_in_partition),
     ("PUT", "/api/users/{user}", access_api.put_user),

@@ -132,6 +132,10 @@ CONSOLE_TABLE: dict[str, Setting] = {
                 scope="service"),
         Setting("console.metrics.partitions", Type.BOOLEAN, True,
                 "Whether these metrics have a row for each partition.", scope="service"),
+        Setting("console.metrics.urls", Type.LIST, (),
+                "The /metrics pages of the brokers, as http://HOST:PORT/metrics, separated by "
+                "commas: they have the metrics that clients push. Empty: these are not shown.",
+                scope="service"),
         Setting("console.masks", Type.LIST, (),
                 "Fields that are hidden from all users, as TOPIC:PATH. TOPIC may end with *; "
                 "PATH is key, value, value.FIELD.FIELD, or headers.NAME. An example: "

@@ -1,6 +1,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api";
+import { session } from "../session";
 
 interface DialogProps {
   title: string;
@@ -70,6 +71,16 @@ export function CliLine({ command }: { command: string }): JSX.Element {
       <code>{command}</code>
     </p>
   );
+}
+
+/** A line of one of Kafka's own tools, for what `headrace` has no command for. */
+export function kafkaTool(name: string, ...rest: string[]): string {
+  return [`${name}.sh`, "--bootstrap-server", quoted(session.value.data?.bootstrap ?? ""), ...rest].join(" ");
+}
+
+/** A request to this console, for what only it can do. */
+export function consoleRequest(address: string, body: unknown): string {
+  return `curl --json ${quoted(JSON.stringify(body))} ${quoted(`${window.location.origin}/api${address}`)}`;
 }
 
 /** Quotes a word for a shell. */

@@ -131,14 +131,18 @@ def read_page(
     decoder: Decoder,
     *,
     newest_first: bool,
+    most: int = PREVIEW_CHARACTERS,
 ) -> Mapping[str, object]:
-    """The first `limit` records of the ranges in the order of their time, or the last ones."""
+    """The first `limit` records of the ranges in the order of their time, or the last ones.
+
+    Keys and values have at most `most` characters.
+    """
     budget = PageBudget()
     rows: list[list[dict[str, object]]] = []
     for each in ranges:
         place = TopicPartition(topic, each.partition)
         found = [
-            shown_record(record, place, append_time, decoder, PREVIEW_CHARACTERS)
+            shown_record(record, place, append_time, decoder, most)
             for record, append_time in read_records(cluster, place, each.start, each.stop, budget)
         ]
         rows.append(found[::-1] if newest_first else found)
