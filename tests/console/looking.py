@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, HttpCredentials, Page, ViewportSize, expect
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -35,6 +35,7 @@ class Looking:
         scheme: str = "light",
         width: int = 1280,
         height: int = 800,
+        login: HttpCredentials | None = None,
     ) -> None:
         size: ViewportSize = {"width": width, "height": height}
         self._context = browser.new_context(
@@ -42,6 +43,7 @@ class Looking:
             viewport=size,
             color_scheme="dark" if scheme == "dark" else "light",
             accept_downloads=True,
+            http_credentials=login,
         )
         self._context.set_default_timeout(PATIENCE_MS)
         self._folder = Path(os.environ.get("CONSOLE_SCREENSHOTS", folder))

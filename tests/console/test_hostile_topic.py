@@ -196,3 +196,10 @@ def test_ten_thousand_topics_are_listed_and_only_visible_rows_ask_for_numbers(
         assert len(set(asked)) < 200
         page.get_by_label("Filter by name").fill("topic-04999")
         expect(table.locator("tbody tr")).to_have_count(1)
+
+
+def test_an_address_that_cannot_be_decoded_is_a_page(tab: Looking) -> None:
+    page = tab.page
+    for address in ("/topics/%zz", "/groups/%E0%A4%A", "/%zz"):
+        page.goto(address)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()

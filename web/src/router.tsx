@@ -15,8 +15,17 @@ window.addEventListener("popstate", () => {
 
 /** The path, decoded part by part: a topic name may contain an encoded slash. */
 export const pathParts = computed(() =>
-  current.value.pathname.split("/").filter(Boolean).map(decodeURIComponent),
+  current.value.pathname.split("/").filter(Boolean).map(decoded),
 );
+
+/** A part that is not valid (`%zz`) is shown as it is; the page then tells that there is no such object. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
 
 /** A parameter of the address; "" if it is absent. */
 export function param(name: string): string {

@@ -7,7 +7,7 @@ import { notify } from "./notices";
 import { Badge, Shown } from "./states";
 import { Table, byText } from "./table";
 import { param, setParams } from "../router";
-import { mayChange } from "../session";
+import { mayAdminister, mayChange } from "../session";
 
 interface Config {
   name: string;
@@ -51,7 +51,7 @@ export function ConfigTable({ place, command, own }: ConfigTableProps): JSX.Elem
                 key: "change",
                 title: "Action",
                 cell: (row) =>
-                  mayChange() &&
+                  (own === "broker" ? mayAdminister() : mayChange()) &&
                   !row.read_only && (
                     <button type="button" class="link" aria-label={`Change ${row.name}`} onClick={() => setChanging(row)}>
                       Change

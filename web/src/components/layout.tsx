@@ -2,7 +2,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { NAVIGATION } from "../navigation";
 import { Link, path, pathParts } from "../router";
-import { session } from "../session";
+import { restriction, session } from "../session";
 import { setTheme, theme, type Theme } from "../theme";
 import { isZone, setZone, zone } from "../time";
 
@@ -27,7 +27,11 @@ export function Layout({ children }: { children: ComponentChildren }): JSX.Eleme
         <span class="cluster" title="Address of the cluster">
           {session.value.data?.bootstrap}
         </span>
-        {session.value.data?.read_only && <span class="badge">read-only</span>}
+        {restriction() !== "" && (
+          <span class="badge" title={restriction()}>
+            {session.value.data?.read_only ? "read-only" : `role ${session.value.data?.role}`}
+          </span>
+        )}
         <span class="spacer" />
         <ZoneSwitch />
         <ThemeSwitch />

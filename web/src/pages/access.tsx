@@ -1,6 +1,8 @@
 import type { JSX } from "preact";
 import { Tabs } from "../components/tabs";
+import { Unavailable } from "../components/states";
 import { path } from "../router";
+import { has, restriction } from "../session";
 import { Acls } from "./access_acls";
 import { Quotas } from "./access_quotas";
 import { Users } from "./access_users";
@@ -16,7 +18,7 @@ export default function Access({ parts }: { parts: string[] }): JSX.Element {
         <h1>Access</h1>
       </div>
       <Tabs label="Parts" tabs={Object.entries(PARTS).map(([key, title]) => ({ to: path("access", key), title, current: key === part }))} />
-      {part === "acls" ? <Acls /> : part === "quotas" ? <Quotas /> : <Users />}
+      {!has("admin") ? <Unavailable why={restriction()} /> : part === "acls" ? <Acls /> : part === "quotas" ? <Quotas /> : <Users />}
     </div>
   );
 }

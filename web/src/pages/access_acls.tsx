@@ -8,7 +8,7 @@ import { Badge, Shown } from "../components/states";
 import { Table, byText } from "../components/table";
 import { count } from "../numbers";
 import { param, setParams } from "../router";
-import { mayChange } from "../session";
+import { mayAdminister } from "../session";
 
 interface Acl {
   type: string;
@@ -39,7 +39,7 @@ export function Acls(): JSX.Element {
     <>
       <div class="toolbar">
         <Filter label="Filter by user or resource" value={param("q")} onInput={(value) => setParams({ q: value })} />
-        {mayChange() && acls.data !== undefined && (
+        {mayAdminister() && acls.data !== undefined && (
           <button type="button" class="primary" onClick={() => setForm({ kind: "add", acl: NEW })}>
             Add ACL
           </button>
@@ -62,7 +62,7 @@ export function Acls(): JSX.Element {
                 key: "delete",
                 title: "Action",
                 cell: (row) =>
-                  mayChange() && (
+                  mayAdminister() && (
                     <button type="button" class="link" aria-label={`Delete the ACL of ${row.principal} for ${row.name}`} onClick={() => setForm({ kind: "delete", acl: row })}>
                       Delete
                     </button>

@@ -1,13 +1,13 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { patch, useData } from "../api";
-import { Dialog } from "../components/dialog";
+import { Dialog, quoted } from "../components/dialog";
 import { Field, TextField } from "../components/field";
 import { notify } from "../components/notices";
 import { Shown } from "../components/states";
 import { Table } from "../components/table";
 import { count } from "../numbers";
-import { mayChange } from "../session";
+import { mayAdminister } from "../session";
 
 interface Quota {
   entity: Record<string, string | null>;
@@ -22,7 +22,7 @@ export function Quotas(): JSX.Element {
   const [form, setForm] = useState<Quota | null>(null);
   return (
     <>
-      {mayChange() && (
+      {mayAdminister() && (
         <div class="toolbar">
           <button type="button" class="primary" onClick={() => setForm({ entity: { user: "" }, values: {} })}>
             Set quota
@@ -43,7 +43,7 @@ export function Quotas(): JSX.Element {
                 key: "change",
                 title: "Action",
                 cell: (row) =>
-                  mayChange() && (
+                  mayAdminister() && (
                     <button type="button" class="link" aria-label={`Change the quotas of ${entityText(row.entity)}`} onClick={() => setForm(row)}>
                       Change
                     </button>
@@ -72,6 +72,15 @@ function entityText(entity: Record<string, string | null>): string {
     .join(", ");
 }
 
+function commandLine(entity: Record<string, string | null>, set: Record<string, string>, removed: string[]): string {
+  const whom = Object.entries(entity).map(([kind, name]) => `--${kind} ${name === null ? "''" : quoted(name || "NAME")}`);
+  const pairs = Object.entries(set).map(([key, value]) => quoted(`${key}=${value}`));
+  const lines = [];
+  if (pairs.length > 0 || removed.length === 0) lines.push(["headrace quotas set", ...(pairs.length > 0 ? pairs : ["KEY=LIMIT"]), ...whom].join(" "));
+  if (removed.length > 0) lines.push(["headrace quotas remove", ...removed, ...whom].join(" "));
+  return lines.join(" && ");
+}
+
 function ChangeQuota({ quota, onClose }: { quota: Quota; onClose: () => void }): JSX.Element {
   const isNew = Object.values(quota.entity).includes("");
   const [kind, setKind] = useState(Object.keys(quota.entity)[0] ?? "user");
@@ -80,14 +89,14 @@ function ChangeQuota({ quota, onClose }: { quota: Quota; onClose: () => void }):
   const [texts, setTexts] = useState<Record<string, string>>(Object.fromEntries(Object.entries(quota.values).map(([key, value]) => [key, String(value)])));
   const entity = isNew ? { [kind]: everyone ? null : name } : quota.entity;
   const keys = KEYS[Object.keys(entity)[0] ?? "user"] ?? CLIENT_KEYS;
+  const set = Object.fromEntries(Object.entries(texts).filter(([key, text]) => text !== "" && keys.includes(key)));
+  const removed = Object.keys(quota.values).filter((key) => (texts[key] ?? "") === "");
   const submit = async () => {
-    const set = Object.fromEntries(Object.entries(texts).filter(([key, text]) => text !== "" && keys.includes(key)));
-    const removed = Object.keys(quota.values).filter((key) => (texts[key] ?? "") === "");
     await patch("/quotas", { entity, set, remove: removed });
     notify("The quotas were changed.");
   };
   return (
-    <Dialog title={isNew ? "Set quota" : `Quotas of ${entityText(quota.entity)}`} action="Set" onSubmit={submit} onClose={onClose}>
+    <Dialog title={isNew ? "Set quota" : `Quotas of ${entityText(quota.entity)}`} action="Set" command={commandLine(entity, set, removed)} onSubmit={submit} onClose={onClose}>
       {isNew && (
         <>
           <Field label="For">

@@ -6,7 +6,7 @@ import { TextField } from "../components/field";
 import { notify } from "../components/notices";
 import { Shown } from "../components/states";
 import { Table, byText } from "../components/table";
-import { mayChange } from "../session";
+import { mayAdminister } from "../session";
 
 interface User {
   name: string;
@@ -22,7 +22,7 @@ export function Users(): JSX.Element {
   };
   return (
     <>
-      {mayChange() && (
+      {mayAdminister() && (
         <div class="toolbar">
           <button type="button" class="primary" onClick={() => setForm({ kind: "password", name: "" })}>
             Add user
@@ -44,7 +44,7 @@ export function Users(): JSX.Element {
                 key: "change",
                 title: "Action",
                 cell: (row) =>
-                  mayChange() && (
+                  mayAdminister() && (
                     <span class="toolbar">
                       <button type="button" class="link" aria-label={`Change the password of ${row.name}`} onClick={() => setForm({ kind: "password", name: row.name })}>
                         Password

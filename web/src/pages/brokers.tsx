@@ -1,15 +1,16 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { post, useData, type Long } from "../api";
+import { post, remove, useData, type Long } from "../api";
 import { ConfigTable } from "../components/config_table";
-import { Dialog } from "../components/dialog";
+import { Dialog, kafkaTool } from "../components/dialog";
 import { notify } from "../components/notices";
 import { Badge, Shown } from "../components/states";
 import { Table, byNumber, byText } from "../components/table";
 import { Tabs } from "../components/tabs";
 import { bytes, count } from "../numbers";
 import { Link, path } from "../router";
-import { mayChange } from "../session";
+import { mayAdminister, mayChange } from "../session";
+import { reassignmentLine } from "./topic_forms";
 
 interface BrokerRow {
   id: number;
@@ -114,6 +115,7 @@ function List(): JSX.Element {
             <Dialog
               title="Elect preferred leaders"
               action="Elect"
+              command={kafkaTool("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions")}
               onClose={() => setElecting(false)}
               onSubmit={async () => {
                 const { refused } = await post<{ refused: Record<string, string> }>("/preferred-leaders", {});
@@ -179,22 +181,51 @@ function Folders(): JSX.Element {
 
 function Reassignments(): JSX.Element {
   const moves = useData<{ moves: Move[] }>("/reassignments", 2000);
+  const [cancelling, setCancelling] = useState<Move | null>(null);
   return (
-    <Shown of={moves}>
-      {(data) => (
-        <Table
-          label="Reassignments"
-          rows={data.moves}
-          id={(row) => `${row.topic}-${row.partition}`}
-          empty="No partition is being moved."
-          columns={[
-            { key: "place", title: "Partition", cell: (row) => <Link to={path("topics", row.topic, "partitions")}>{`${row.topic}-${row.partition}`}</Link>, compare: byText((row) => row.topic) },
-            { key: "replicas", title: "Replicas", cell: (row) => row.replicas.join(", ") },
-            { key: "adding", title: "Added", cell: (row) => row.adding.join(", ") },
-            { key: "removing", title: "Removed", cell: (row) => row.removing.join(", ") },
-          ]}
-        />
+    <>
+      <Shown of={moves}>
+        {(data) => (
+          <Table
+            label="Reassignments"
+            rows={data.moves}
+            id={(row) => `${row.topic}-${row.partition}`}
+            empty="No partition is being moved."
+            columns={[
+              { key: "place", title: "Partition", cell: (row) => <Link to={path("topics", row.topic, "partitions")}>{`${row.topic}-${row.partition}`}</Link>, compare: byText((row) => row.topic) },
+              { key: "replicas", title: "Replicas", cell: (row) => row.replicas.join(", ") },
+              { key: "adding", title: "Added", cell: (row) => row.adding.join(", ") },
+              { key: "removing", title: "Removed", cell: (row) => row.removing.join(", ") },
+              {
+                key: "action",
+                title: "Action",
+                cell: (row) =>
+                  mayAdminister() && (
+                    <button type="button" class="link" aria-label={`Cancel the reassignment of ${row.topic}-${row.partition}`} onClick={() => setCancelling(row)}>
+                      Cancel
+                    </button>
+                  ),
+              },
+            ]}
+          />
+        )}
+      </Shown>
+      {cancelling !== null && (
+        <Dialog
+          title={`Cancel the reassignment of ${cancelling.topic}-${cancelling.partition}`}
+          action="Cancel the reassignment"
+          dangerous
+          command={reassignmentLine(cancelling.topic, cancelling.partition, cancelling.replicas, "--cancel")}
+          onClose={() => setCancelling(null)}
+          onSubmit={async () => {
+            await remove(`/reassignments/${encodeURIComponent(cancelling.topic)}/${cancelling.partition}`);
+            notify("The reassignment was cancelled.");
+            moves.reload();
+          }}
+        >
+          <p>The partition keeps the replicas that it had before. What the new replicas have copied is deleted.</p>
+        </Dialog>
       )}
-    </Shown>
+    </>
   );
 }

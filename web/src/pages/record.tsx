@@ -1,5 +1,7 @@
 import type { JSX } from "preact";
 import { RecordView } from "../components/record_view";
+import { Unavailable } from "../components/states";
+import { has, restriction } from "../session";
 import { Link, path } from "../router";
 
 /** One record with an address of its own, and its neighbours. */
@@ -16,7 +18,7 @@ export function RecordPage({ topic, partition, offset }: { topic: string; partit
       </div>
       <div class="card">
         <h2>Record</h2>
-        <RecordView topic={topic} partition={partition} offset={offset} />
+        {has("read") ? <RecordView topic={topic} partition={partition} offset={offset} /> : <Unavailable why={restriction()} />}
       </div>
     </div>
   );

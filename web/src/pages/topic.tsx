@@ -6,15 +6,16 @@ import { Dialog, quoted } from "../components/dialog";
 import { TextField } from "../components/field";
 import { GroupStatus } from "../components/group_status";
 import { notify } from "../components/notices";
-import { Amount, Badge, Shown } from "../components/states";
+import { Amount, Badge, Shown, Unavailable } from "../components/states";
 import { Table, byNumber, byText } from "../components/table";
 import { Tabs } from "../components/tabs";
 import { bytes, count } from "../numbers";
 import { Link, navigate, path } from "../router";
-import { mayChange } from "../session";
+import { has, mayAdminister, mayChange, restriction } from "../session";
 import { durationText } from "../time";
 import { Produce } from "../components/produce_dialog";
 import { Records } from "./records";
+import { AddPartitions, MoveReplicas } from "./topic_forms";
 
 interface PartitionRow {
   partition: number;
@@ -39,12 +40,16 @@ const PARTS: Record<string, string> = { records: "Records", partitions: "Partiti
 export function TopicPage({ name, part }: { name: string; part: string }): JSX.Element {
   const [deleting, setDeleting] = useState(false);
   const [producing, setProducing] = useState(false);
+  const [adding, setAdding] = useState(false);
   return (
     <div class="page">
       <div class="page-head">
         <h1>{name}</h1>
         {mayChange() && (
           <>
+            <button type="button" onClick={() => setAdding(true)}>
+              Add partitions
+            </button>
             <button type="button" class="primary" onClick={() => setProducing(true)}>
               Produce
             </button>
@@ -58,8 +63,9 @@ export function TopicPage({ name, part }: { name: string; part: string }): JSX.E
         label="Parts of the topic"
         tabs={Object.entries(PARTS).map(([key, title]) => ({ to: path("topics", name, key), title, current: key === part }))}
       />
-      {part === "settings" ? <ConfigTable place={`/topics/${encodeURIComponent(name)}/configs`} command={`topic ${quoted(name)}`} own="topic" /> : part === "partitions" ? <Partitions name={name} /> : part === "groups" ? <TopicGroups name={name} /> : <Records topic={name} />}
+      {part === "settings" ? <ConfigTable place={`/topics/${encodeURIComponent(name)}/configs`} command={`topic ${quoted(name)}`} own="topic" /> : part === "partitions" ? <Partitions name={name} /> : part === "groups" ? <TopicGroups name={name} /> : has("read") ? <Records topic={name} /> : <Unavailable why={restriction()} />}
       {producing && <Produce topic={name} onClose={() => setProducing(false)} />}
+      {adding && <AddPartitions topic={name} onClose={() => setAdding(false)} />}
       {deleting && <DeleteTopic name={name} onClose={() => setDeleting(false)} />}
     </div>
   );
@@ -67,7 +73,9 @@ export function TopicPage({ name, part }: { name: string; part: string }): JSX.E
 
 function Partitions({ name }: { name: string }): JSX.Element {
   const topic = useData<TopicInfo>(`/topics/${encodeURIComponent(name)}`, 5000);
+  const [moving, setMoving] = useState<PartitionRow | null>(null);
   return (
+    <>
     <Shown of={topic}>
       {(data) => (
         <Table
@@ -82,10 +90,32 @@ function Partitions({ name }: { name: string }): JSX.Element {
             { key: "begin", title: "First offset", cell: (row) => <Amount value={count(row.begin)} gap={row.begin === null ? "no leader" : ""} />, number: true },
             { key: "end", title: "End offset", cell: (row) => <Amount value={count(row.end)} gap={row.end === null ? "no leader" : ""} />, number: true },
             { key: "bytes", title: "Size", cell: (row) => <Amount value={bytes(row.bytes)} gap={row.bytes === null ? "no broker tells it" : ""} />, compare: byNumber((row) => (row.bytes === null ? null : BigInt(row.bytes))), number: true },
+            {
+              key: "action",
+              title: "Action",
+              cell: (row) =>
+                mayAdminister() && (
+                  <button type="button" class="link" aria-label={`Move the replicas of partition ${row.partition}`} onClick={() => setMoving(row)}>
+                    Move
+                  </button>
+                ),
+            },
           ]}
         />
       )}
     </Shown>
+    {moving !== null && (
+      <MoveReplicas
+        topic={name}
+        partition={moving.partition}
+        replicas={moving.replicas}
+        onClose={() => {
+          setMoving(null);
+          topic.reload();
+        }}
+      />
+    )}
+    </>
   );
 }
 

@@ -7,7 +7,7 @@ import { Badge, Shown } from "../components/states";
 import { Table, byNumber, byText } from "../components/table";
 import { count } from "../numbers";
 import { Link, path } from "../router";
-import { mayChange } from "../session";
+import { mayAdminister } from "../session";
 import { durationText } from "../time";
 
 interface Open {
@@ -64,7 +64,7 @@ export default function Transactions(): JSX.Element {
               { key: "timeout", title: "Timeout", cell: (row) => durationText(row.timeout_ms), number: true, optional: true },
               { key: "producer", title: "Producer", cell: (row) => `${row.producer_id}, epoch ${row.epoch}`, optional: true },
               { key: "partitions", title: "Partitions", cell: (row) => row.partitions.join(", ") },
-              { key: "abort", title: "Action", cell: (row) => mayChange() && <button type="button" class="link" aria-label={`Abort ${row.id}`} onClick={() => setAborting({ id: row.id })}>Abort</button> },
+              { key: "abort", title: "Action", cell: (row) => mayAdminister() && <button type="button" class="link" aria-label={`Abort ${row.id}`} onClick={() => setAborting({ id: row.id })}>Abort</button> },
             ]}
           />
         )}
@@ -89,7 +89,7 @@ export default function Transactions(): JSX.Element {
                   row.holds.map((hold) => (
                     <div key={hold.start}>
                       {hold.hanging ? <Badge kind="bad">hanging</Badge> : <code>{hold.id}</code>} from offset {count(hold.start)}
-                      {mayChange() && (
+                      {mayAdminister() && (
                         <>
                           {" "}
                           <button type="button" class="link" aria-label={`Abort the transaction at ${row.topic}-${row.partition} offset ${hold.start}`} onClick={() => setAborting(hold.id === null ? { topic: row.topic, partition: row.partition, start: hold.start } : { id: hold.id })}>
