@@ -311,13 +311,6 @@ AGGREGATES = [
         "...GROUP BY `orders`.`id`, session_window(`orders`.`__time`, '300000 milliseconds')",
     ),
     PlanCase(
-        "CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM orders WINDOW SESSION (5 MINUTES)"
-        " GROUP BY id HAVING COUNT(*) > 1 EMIT CHANGES",
-        PlanKind.AGGREGATE,
-        "id n",
-        "id",
-    ),
-    PlanCase(
         "SELECT id, WINDOWSTART, WINDOWEND, COUNT(*) FROM orders WINDOW TUMBLING (SIZE 1 DAY)"
         " GROUP BY id EMIT CHANGES",
         PlanKind.AGGREGATE,

@@ -235,6 +235,10 @@ REFUSED = [
     ("SELECT id FROM orders HAVING id > 'a' EMIT CHANGES", "HAVING needs GROUP BY"),
     ("SELECT id FROM orders WINDOW SESSION (1 DAY) EMIT CHANGES", "WINDOW needs GROUP BY"),
     ("SELECT id, COUNT(*) FROM orders GROUP BY id EMIT FINAL", "EMIT FINAL needs a WINDOW"),
+    (
+        "CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM orders WINDOW SESSION (1 DAY) GROUP BY id",
+        "WINDOW SESSION needs EMIT FINAL",
+    ),
     ("SELECT id FROM orders EMIT FINAL", "EMIT FINAL needs a WINDOW"),
     (
         "SELECT id, COUNT(*) FROM orders GROUP BY id PARTITION BY id EMIT CHANGES",

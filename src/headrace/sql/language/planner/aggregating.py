@@ -100,6 +100,11 @@ def _refuse(request: PlanRequest) -> None:
             f"{str(first.name).upper()} is over the rows of a group: it needs GROUP BY.",
             *place_of(first),
         )
+    if select.window is not None and select.window.kind == "SESSION" and select.emit != "FINAL":
+        raise SqlError(
+            "WINDOW SESSION needs EMIT FINAL: a session grows with every row, and is emitted once,"
+            " when it has ended and the grace period is over."
+        )
     if select.joins:
         raise SqlError(
             "GROUP BY over a JOIN takes two statements: CREATE STREAM joined AS SELECT ... JOIN"

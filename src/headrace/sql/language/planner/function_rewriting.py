@@ -349,7 +349,8 @@ def _add_units(call: exp.Anonymous, _: RewriteContext) -> exp.Expr:
     if seconds is None:
         raise SqlError(f"{name} adds HOURS, MINUTES or SECONDS.", *place_of(call))
     return _filled(
-        "time_from_micros(pmod(time_to_micros({0}) + {1} * {2} * 1000000, 86400000000))",
+        "time_from_micros(pmod(time_to_micros({0}) + CAST({1} AS BIGINT) * {2} * 1000000,"
+        " 86400000000))",
         [value, count, exp.Literal.number(seconds)],
     )
 

@@ -144,7 +144,7 @@ SPARK_SQL: dict[str, str] = {
 """By name and number of arguments. `{0}` is the first argument, `{1*}` all from the second on."""
 
 SAME_NAME_IN_SPARK = frozenset(
-    {"INSTR", "LOG", "MASK", "REGEXP_EXTRACT_ALL", "SPLIT", "UNIX_DATE", "FROM_UNIXTIME"}
+    {"ARRAY_JOIN", "FROM_UNIXTIME", "INSTR", "LOG", "MASK", "RANDOM", "SPLIT", "UNIX_DATE"}
 )
 """Of the table: with another number of arguments they are Spark's."""
 
