@@ -29,7 +29,7 @@ PUBLIC_API = (
 """What users import, and connectors, whose methods the host calls."""
 STAND_INS = {"ManualClock", "MemoryDisk", "fail_next", "write_short", "corrupt"}
 """The clock and the disk of tests, beside those that they replace."""
-CALLED_BY_LIBRARIES = {"serialize", "deserialize"}  # by kazoo
+CALLED_BY_LIBRARIES = {"serialize", "deserialize", "finalize"}  # by kazoo and sqlite3
 VAGUE_NAMES = ("manager", "helper", "util", "base")
 
 

@@ -11,7 +11,7 @@ from headrace.sql.sources import SqlSource
 from headrace.sql.views.compiling import compiled
 from headrace.sql.views.connections import connect
 from headrace.sql.views.pull_plans import PullPlan, pull_plan
-from headrace.sql.views.table_file import TableFile
+from headrace.sql.views.view_file import ViewFile
 from tests.sql.records.rows import source
 
 THINGS = source(
@@ -59,7 +59,7 @@ def known(name: str) -> SqlSource | None:
 def fill(folder: Path) -> None:
     """Make the files of both tables."""
     for of, rows in ((THINGS, THING_ROWS), (GROUPS, GROUP_ROWS)):
-        file = TableFile(folder, of)
+        file = ViewFile(folder, of)
         file.apply(
             (Row(values, 1000 + n, n % 2, n, None, None, False) for n, values in enumerate(rows)),
             {0: 10},
@@ -78,7 +78,7 @@ def answered(folder: Path, text: str) -> tuple[list[tuple[str, str]], list[list[
     query = compiled(planned(text))
     files = []
     for of in query.tables:
-        file = TableFile(folder, of)
+        file = ViewFile(folder, of)
         files.append(file.path)
         file.close()
     connection = connect(files)

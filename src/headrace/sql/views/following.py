@@ -21,7 +21,7 @@ from headrace.client.offsets import COMMITTED, EARLIEST, list_offsets
 from headrace.errors import ErrorCode, KafkaError
 from headrace.sql.records.decoding import BadRow, Row, RowReader
 from headrace.sql.views.fetched_records import committed_of
-from headrace.sql.views.table_file import TableFile
+from headrace.sql.views.view_file import ViewFile
 from headrace.types import TopicPartition, encode_uuid
 
 log = logging.getLogger("headrace.sql")
@@ -40,7 +40,7 @@ EMPTY_RESPONSES = 3
 EXPIRY_S = 30.0
 
 
-class Observer(Protocol):
+class ViewObserver(Protocol):
     """What is told of a view's progress, in the thread that follows."""
 
     def reached(self, positions: Mapping[int, int], ends: Mapping[int, int]) -> None:
@@ -58,9 +58,9 @@ class FollowedTable:
     """A table with its topic. Only the thread that follows uses it, once it has been added."""
 
     topic: str
-    file: TableFile
+    file: ViewFile
     reader: RowReader
-    observer: Observer
+    observer: ViewObserver
     retention_ms: int | None = None
     positions: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)

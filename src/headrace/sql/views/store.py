@@ -20,7 +20,7 @@ from headrace.sql.records.decoding import BadRow, RowReader
 from headrace.sql.records.errors import WrongValue
 from headrace.sql.sources import SqlSource
 from headrace.sql.views.following import FollowedTable, TableFollower
-from headrace.sql.views.table_file import TableFile, remove_files
+from headrace.sql.views.view_file import ViewFile, remove_files
 from headrace.types import TopicPartition
 
 log = logging.getLogger("headrace.sql")
@@ -257,7 +257,7 @@ class ViewStores:
     ) -> tuple[ViewStore, FollowedTable]:
         self._folder.mkdir(parents=True, exist_ok=True)
         reader = RowReader(source, self._registry)
-        file = TableFile(self._folder, source)
+        file = ViewFile(self._folder, source)
         store = ViewStore(source, file.path, loop)
         retention_ms = None if source.window is None else source.window.retention_ms
         return store, FollowedTable(source.topic, file, reader, store, retention_ms)

@@ -36,7 +36,7 @@ from headrace.sql.views.fetched_records import committed_of
 from headrace.sql.views.spark_sql.queries import TableColumns, translate
 from headrace.sql.views.spark_sql.typed import BOOLEAN, TIMESTAMP, NotAnswerable
 from headrace.sql.views.storage import declared, storing
-from headrace.sql.views.table_file import quoted
+from headrace.sql.views.view_file import quoted
 from headrace.types import TopicPartition
 
 WAIT_MS = 200
@@ -49,7 +49,7 @@ _FALLIBLE = re.compile(
 """Functions that may leave a row to Spark. A query that has sent rows cannot be given to it."""
 
 
-class SparkText(Spark):
+class _SparkReader(Spark):
     """Spark's SQL, with the names of functions as they are written."""
 
     Parser = KsqlParser
@@ -127,7 +127,7 @@ def _columns(source: SqlSource) -> list[tuple[str, ColumnType]]:
 
 def _parsed(sql: str) -> exp.Query:
     try:
-        found = SparkText().parse(sql)
+        found = _SparkReader().parse(sql)
     except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError) as error:
         raise NotAnswerable(f"the query cannot be read: {error}") from None
     if len(found) != 1 or not isinstance(found[0], exp.Query):

@@ -154,14 +154,14 @@ class Expressions:
         subquery: Callable[[exp.Expr, Scope], tuple[str, Sequence[ColumnType]]],
         parameters: Mapping[int, str],
     ) -> None:
-        self._scope = scope
-        self._subquery = subquery
-        self._parameters = parameters
+        self.scope = scope
+        self.subquery = subquery
+        self.parameters = parameters
         """Literals that are parameters: by the identity of their node."""
 
     def translate(self, node: exp.Expr) -> Typed:
         """The expression in SQLite's SQL; raises NotAnswerable."""
-        scope = self._scope
+        scope = self.scope
         if scope.groups is None or scope.in_aggregate:
             return self._translated(node)
         # In a query with groups, an expression of GROUP BY is known as a whole.
@@ -195,26 +195,7 @@ class Expressions:
             raise NotAnswerable(f"a view has no {kind.__name__}")
         return translate(self, node)
 
-    # ------------------------------------------------------------------------ names and literals
-
-    def _column(self, node: exp.Expr) -> Typed:
-        names = [part.name for part in node.parts]  # type: ignore[attr-defined]
-        found = self._scope.find(names)
-        if found is None:
-            if len(names) == 1 and names[0].lower() in _NOW_FUNCTIONS:
-                return self._now(names[0].lower())
-            raise NotAnswerable(f"there is no column {'.'.join(names)}")
-        value, fields = found
-        for name in fields:
-            value = self._field_of(value, name)
-        return value
-
-    def _dot(self, node: exp.Expr) -> Typed:
-        if not isinstance(node.expression, exp.Identifier):
-            raise NotAnswerable("a name after a point is expected")
-        return self._field_of(self.translate(node.this), node.expression.name)
-
-    def _field_of(self, value: Typed, name: str) -> Typed:
+    def field_of(self, value: Typed, name: str) -> Typed:
         if value.kind.kind != "struct":
             raise NotAnswerable(f"{name} of {value.kind}, which has no fields")
         found = [each for each in value.kind.fields if each[0].casefold() == name.casefold()]
@@ -223,28 +204,9 @@ class Expressions:
         label, kind = found[0]
         return leaf(f"json_extract({value.sql}, '$.\"{label}\"')", kind)
 
-    def _literal(self, node: exp.Expr) -> Typed:
-        parameter = self._parameters.get(id(node))
-        if parameter is not None:
-            return Typed(parameter, STRING if node.is_string else BIGINT)
-        if node.is_string:
-            return Typed(text_literal(node.name), STRING, node.name)
-        return literal_type(node.name)
-
-    def _hex(self, node: exp.Expr) -> Typed:
-        return Typed(f"x'{bytes.fromhex(node.name).hex()}'", BINARY)
-
-    def _boolean(self, node: exp.Expr) -> Typed:
-        return Typed("1" if node.this else "0", BOOLEAN, bool(node.this))
-
-    def _null(self, node: exp.Expr) -> Typed:
-        return Typed("NULL", VOID)
-
-    def _now(self, name: str) -> Typed:
+    def now(self, name: str) -> Typed:
         kind = _NOW_FUNCTIONS[name]
         return cast(Typed(NOW, TIMESTAMP), kind)
-
-    # -------------------------------------------------------------------------------- operators
 
     def _arithmetic(self, node: exp.Expr, operator: str) -> Typed:
         left, right = node.this, node.expression
@@ -256,164 +218,9 @@ class Expressions:
             return later(self.translate(right), *_interval(left))
         return arithmetic(operator, self.translate(left), self.translate(right))
 
-    def _whole_quotient(self, node: exp.Expr) -> Typed:
-        return whole_quotient(self.translate(node.this), self.translate(node.expression))
-
-    def _paren(self, node: exp.Expr) -> Typed:
-        return self.translate(node.this)
-
-    def _negative(self, node: exp.Expr) -> Typed:
-        return negated(self.translate(node.this))
-
-    def _not(self, node: exp.Expr) -> Typed:
-        return Typed(f"(NOT {condition(self.translate(node.this))})", BOOLEAN)
-
-    def _and(self, node: exp.Expr) -> Typed:
-        return self._joined(node, "AND")
-
-    def _or(self, node: exp.Expr) -> Typed:
-        return self._joined(node, "OR")
-
-    def _joined(self, node: exp.Expr, word: str) -> Typed:
-        parts = (condition(self.translate(each)) for each in (node.this, node.expression))
-        return Typed(f"({f' {word} '.join(parts)})", BOOLEAN)
-
-    def _is(self, node: exp.Expr) -> Typed:
-        value, other = self.translate(node.this), node.expression
-        if isinstance(other, exp.Null):
-            return Typed(f"({value.sql} IS NULL)", BOOLEAN)
-        if isinstance(other, exp.Boolean) and value.kind == BOOLEAN:
-            return Typed(f"({value.sql} IS {1 if other.this else 0})", BOOLEAN)
-        raise NotAnswerable("IS with something else than NULL, TRUE or FALSE")
-
-    def _between(self, node: exp.Expr) -> Typed:
-        value = self.translate(node.this)
-        low, high = (self.translate(node.args[name]) for name in ("low", "high"))
-        over, under = comparison(">=", value, low), comparison("<=", value, high)
-        return Typed(f"({over.sql} AND {under.sql})", BOOLEAN)
-
-    def _in(self, node: exp.Expr) -> Typed:
-        value = self.translate(node.this)
-        query = node.args.get("query")
-        if query is not None:
-            sql, kinds = self._subquery(query.this, self._scope)
-            if list(kinds) != [value.kind] or value.kind.kind == "decimal":
-                raise NotAnswerable(f"IN of {value.kind} with a query of another type")
-            return Typed(f"({value.sql} IN ({sql}))", BOOLEAN)
-        if node.args.get("field") is not None or not node.expressions:
-            raise NotAnswerable("IN without a list")
-        pairs = [comparable(value, self.translate(each)) for each in node.expressions]
-        if len({one.sql for one, _ in pairs}) > 1 or value.kind.kind == "decimal":
-            equal = " OR ".join(
-                comparison("=", value, self.translate(each)).sql for each in node.expressions
-            )
-            return Typed(f"({equal})", BOOLEAN)
-        return Typed(f"({pairs[0][0].sql} IN ({', '.join(two.sql for _, two in pairs)}))", BOOLEAN)
-
-    def _exists(self, node: exp.Expr) -> Typed:
-        sql, _ = self._subquery(node.this, self._scope)
-        return Typed(f"EXISTS ({sql})", BOOLEAN)
-
-    def _scalar_query(self, node: exp.Expr) -> Typed:
-        sql, kinds = self._subquery(node.this, self._scope)
-        if len(kinds) != 1:
-            raise NotAnswerable("a query with several columns as a value")
-        selects = node.this.args.get("expressions") or []
-        if node.this.args.get("group") is not None or not any(map(_has_aggregate, selects)):
-            # Of several rows, SQLite takes the first; Spark refuses them.
-            raise NotAnswerable("a query that may have several rows as a value")
-        return Typed(f"({sql})", kinds[0], is_stored=True)
-
-    def _like(self, node: exp.Expr) -> Typed:
-        return self._matched(node, "\\")
-
-    def _escaped(self, node: exp.Expr) -> Typed:
-        escape = node.expression
-        inner = node.this
-        if not isinstance(inner, exp.Like | exp.ILike) or not isinstance(escape, exp.Literal):
-            raise NotAnswerable("ESCAPE without LIKE")
-        return self._matched(inner, escape.name)
-
-    def _matched(self, node: exp.Expr, escape: str) -> Typed:
-        text, pattern = self.translate(node.this), self.translate(node.expression)
-        if (text.kind, pattern.kind) != (STRING, STRING):
-            raise NotAnswerable(f"{text.kind} LIKE {pattern.kind}")
-        name = "spark_ilike" if isinstance(node, exp.ILike) else "spark_like"
-        negation = "NOT " if node.args.get("negate") else ""
-        matched = f"{name}({text.sql}, {pattern.sql}, {text_literal(escape)})"
-        return Typed(f"({negation}{matched})", BOOLEAN)
-
-    def _concatenated(self, node: exp.Expr) -> Typed:
-        return FUNCTIONS["concat"]([self.translate(node.this), self.translate(node.expression)])
-
-    def _case(self, node: exp.Expr) -> Typed:
-        subject = None if node.this is None else self.translate(node.this)
-        branches = []
-        for each in node.args["ifs"]:
-            tested = self.translate(each.this)
-            sql = condition(tested) if subject is None else comparison("=", subject, tested).sql
-            branches.append((sql, self.translate(each.args["true"])))
-        default = node.args.get("default")
-        return choice(branches, None if default is None else self.translate(default))
-
-    def _cast(self, node: exp.Expr) -> Typed:
-        if node.args.get("safe"):
-            raise NotAnswerable("TRY_CAST")
-        try:
-            kind = parse_type(node.args["to"].sql(dialect="spark"))
-        except InvalidType as error:
-            raise NotAnswerable(str(error)) from None
-        return cast(self.translate(node.this), kind)
-
-    def _subscript(self, node: exp.Expr) -> Typed:
-        value = self.translate(node.this)
-        if value.kind.kind != "map" or len(node.expressions) != 1:
-            raise NotAnswerable(f"a subscript of {value.kind}")
-        return FUNCTIONS["element_at"]([value, self.translate(node.expressions[0])])
-
-    def _extract(self, node: exp.Expr) -> Typed:
-        function = FUNCTIONS.get(node.name.lower())
-        if node.name.upper() not in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE") or function is None:
-            raise NotAnswerable(f"EXTRACT({node.name})")
-        return function([self.translate(node.expression)])
-
-    # -------------------------------------------------------------------------------- functions
-
-    def _function(self, node: exp.Expr) -> Typed:
+    def aggregate(self, node: exp.Expr, where: str) -> Typed:
         name = str(node.this).lower()
-        if name in AGGREGATES:
-            return self._aggregate(node, "")
-        if name in _NOW_FUNCTIONS and not node.expressions:
-            return self._now(name)
-        if name == "struct":
-            return self._struct(node)
-        function = FUNCTIONS.get(name)
-        if function is None:
-            raise NotAnswerable(f"a view has no function {name}")
-        try:
-            return function([self.translate(each) for each in node.expressions])
-        except (IndexError, ValueError):
-            raise NotAnswerable(f"{name} with {len(node.expressions)} arguments") from None
-
-    def _struct(self, node: exp.Expr) -> Typed:
-        names, values = [], []
-        for place, each in enumerate(node.expressions, 1):
-            value = each.this if isinstance(each, exp.Alias) else each
-            named = isinstance(each, exp.Alias | exp.Column)
-            names.append(each.alias_or_name if named else f"col{place}")
-            values.append(self.translate(value))
-        return struct(names, values)
-
-    def _filtered(self, node: exp.Expr) -> Typed:
-        name = str(node.this.this).lower() if isinstance(node.this, exp.Anonymous) else ""
-        if name not in AGGREGATES:
-            raise NotAnswerable("FILTER of a function that is no aggregate")
-        where = self._inside(lambda: condition(self.translate(node.expression.this)))
-        return self._aggregate(node.this, f" FILTER (WHERE {where})")
-
-    def _aggregate(self, node: exp.Expr, where: str) -> Typed:
-        name = str(node.this).lower()
-        if self._scope.in_aggregate or self._scope.groups is None:
+        if self.scope.in_aggregate or self.scope.groups is None:
             raise NotAnswerable(f"{name} is not possible here")
         arguments: list[exp.Expr] = node.expressions
         distinct = ""
@@ -421,16 +228,235 @@ class Expressions:
             distinct, arguments = "DISTINCT ", arguments[0].expressions
         if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
             return Typed(f"count(*){where}", BIGINT)
-        typed = self._inside(lambda: [self.translate(each) for each in arguments])
+        typed = self.inside(lambda: [self.translate(each) for each in arguments])
         return AGGREGATES[name](typed, distinct, where)
 
-    def _inside(self, translate: Callable[[], T]) -> T:
+    def inside(self, translate: Callable[[], T]) -> T:
         """Inside of an aggregate, all columns are known."""
-        self._scope.in_aggregate = True
+        self.scope.in_aggregate = True
         try:
             return translate()
         finally:
-            self._scope.in_aggregate = False
+            self.scope.in_aggregate = False
+
+
+# ------------------------------------------------------------------------------ nodes of sqlglot
+
+
+def _column(of: Expressions, node: exp.Expr) -> Typed:
+    names = [part.name for part in node.parts]  # type: ignore[attr-defined]
+    found = of.scope.find(names)
+    if found is None:
+        if len(names) == 1 and names[0].lower() in _NOW_FUNCTIONS:
+            return of.now(names[0].lower())
+        raise NotAnswerable(f"there is no column {'.'.join(names)}")
+    value, fields = found
+    for name in fields:
+        value = of.field_of(value, name)
+    return value
+
+
+def _dot(of: Expressions, node: exp.Expr) -> Typed:
+    if not isinstance(node.expression, exp.Identifier):
+        raise NotAnswerable("a name after a point is expected")
+    return of.field_of(of.translate(node.this), node.expression.name)
+
+
+def _literal(of: Expressions, node: exp.Expr) -> Typed:
+    parameter = of.parameters.get(id(node))
+    if parameter is not None:
+        return Typed(parameter, STRING if node.is_string else BIGINT)
+    if node.is_string:
+        return Typed(text_literal(node.name), STRING, node.name)
+    return literal_type(node.name)
+
+
+def _hex(of: Expressions, node: exp.Expr) -> Typed:
+    return Typed(f"x'{bytes.fromhex(node.name).hex()}'", BINARY)
+
+
+def _boolean(of: Expressions, node: exp.Expr) -> Typed:
+    return Typed("1" if node.this else "0", BOOLEAN, bool(node.this))
+
+
+def _null(of: Expressions, node: exp.Expr) -> Typed:
+    return Typed("NULL", VOID)
+
+
+def _whole_quotient(of: Expressions, node: exp.Expr) -> Typed:
+    return whole_quotient(of.translate(node.this), of.translate(node.expression))
+
+
+def _paren(of: Expressions, node: exp.Expr) -> Typed:
+    return of.translate(node.this)
+
+
+def _negative(of: Expressions, node: exp.Expr) -> Typed:
+    return negated(of.translate(node.this))
+
+
+def _not(of: Expressions, node: exp.Expr) -> Typed:
+    return Typed(f"(NOT {condition(of.translate(node.this))})", BOOLEAN)
+
+
+def _and(of: Expressions, node: exp.Expr) -> Typed:
+    return _joined(of, node, "AND")
+
+
+def _or(of: Expressions, node: exp.Expr) -> Typed:
+    return _joined(of, node, "OR")
+
+
+def _joined(of: Expressions, node: exp.Expr, word: str) -> Typed:
+    parts = (condition(of.translate(each)) for each in (node.this, node.expression))
+    return Typed(f"({f' {word} '.join(parts)})", BOOLEAN)
+
+
+def _is(of: Expressions, node: exp.Expr) -> Typed:
+    value, other = of.translate(node.this), node.expression
+    if isinstance(other, exp.Null):
+        return Typed(f"({value.sql} IS NULL)", BOOLEAN)
+    if isinstance(other, exp.Boolean) and value.kind == BOOLEAN:
+        return Typed(f"({value.sql} IS {1 if other.this else 0})", BOOLEAN)
+    raise NotAnswerable("IS with something else than NULL, TRUE or FALSE")
+
+
+def _between(of: Expressions, node: exp.Expr) -> Typed:
+    value = of.translate(node.this)
+    low, high = (of.translate(node.args[name]) for name in ("low", "high"))
+    over, under = comparison(">=", value, low), comparison("<=", value, high)
+    return Typed(f"({over.sql} AND {under.sql})", BOOLEAN)
+
+
+def _in(of: Expressions, node: exp.Expr) -> Typed:
+    value = of.translate(node.this)
+    query = node.args.get("query")
+    if query is not None:
+        sql, kinds = of.subquery(query.this, of.scope)
+        if list(kinds) != [value.kind] or value.kind.kind == "decimal":
+            raise NotAnswerable(f"IN of {value.kind} with a query of another type")
+        return Typed(f"({value.sql} IN ({sql}))", BOOLEAN)
+    if node.args.get("field") is not None or not node.expressions:
+        raise NotAnswerable("IN without a list")
+    pairs = [comparable(value, of.translate(each)) for each in node.expressions]
+    if len({one.sql for one, _ in pairs}) > 1 or value.kind.kind == "decimal":
+        equal = " OR ".join(
+            comparison("=", value, of.translate(each)).sql for each in node.expressions
+        )
+        return Typed(f"({equal})", BOOLEAN)
+    return Typed(f"({pairs[0][0].sql} IN ({', '.join(two.sql for _, two in pairs)}))", BOOLEAN)
+
+
+def _exists(of: Expressions, node: exp.Expr) -> Typed:
+    sql, _ = of.subquery(node.this, of.scope)
+    return Typed(f"EXISTS ({sql})", BOOLEAN)
+
+
+def _scalar_query(of: Expressions, node: exp.Expr) -> Typed:
+    sql, kinds = of.subquery(node.this, of.scope)
+    if len(kinds) != 1:
+        raise NotAnswerable("a query with several columns as a value")
+    selects = node.this.args.get("expressions") or []
+    if node.this.args.get("group") is not None or not any(map(_has_aggregate, selects)):
+        # Of several rows, SQLite takes the first; Spark refuses them.
+        raise NotAnswerable("a query that may have several rows as a value")
+    return Typed(f"({sql})", kinds[0], is_stored=True)
+
+
+def _like(of: Expressions, node: exp.Expr) -> Typed:
+    return _matched(of, node, "\\")
+
+
+def _escaped(of: Expressions, node: exp.Expr) -> Typed:
+    escape = node.expression
+    inner = node.this
+    if not isinstance(inner, exp.Like | exp.ILike) or not isinstance(escape, exp.Literal):
+        raise NotAnswerable("ESCAPE without LIKE")
+    return _matched(of, inner, escape.name)
+
+
+def _matched(of: Expressions, node: exp.Expr, escape: str) -> Typed:
+    text, pattern = of.translate(node.this), of.translate(node.expression)
+    if (text.kind, pattern.kind) != (STRING, STRING):
+        raise NotAnswerable(f"{text.kind} LIKE {pattern.kind}")
+    name = "spark_ilike" if isinstance(node, exp.ILike) else "spark_like"
+    negation = "NOT " if node.args.get("negate") else ""
+    matched = f"{name}({text.sql}, {pattern.sql}, {text_literal(escape)})"
+    return Typed(f"({negation}{matched})", BOOLEAN)
+
+
+def _concatenated(of: Expressions, node: exp.Expr) -> Typed:
+    return FUNCTIONS["concat"]([of.translate(node.this), of.translate(node.expression)])
+
+
+def _case(of: Expressions, node: exp.Expr) -> Typed:
+    subject = None if node.this is None else of.translate(node.this)
+    branches = []
+    for each in node.args["ifs"]:
+        tested = of.translate(each.this)
+        sql = condition(tested) if subject is None else comparison("=", subject, tested).sql
+        branches.append((sql, of.translate(each.args["true"])))
+    default = node.args.get("default")
+    return choice(branches, None if default is None else of.translate(default))
+
+
+def _cast(of: Expressions, node: exp.Expr) -> Typed:
+    if node.args.get("safe"):
+        raise NotAnswerable("TRY_CAST")
+    try:
+        kind = parse_type(node.args["to"].sql(dialect="spark"))
+    except InvalidType as error:
+        raise NotAnswerable(str(error)) from None
+    return cast(of.translate(node.this), kind)
+
+
+def _subscript(of: Expressions, node: exp.Expr) -> Typed:
+    value = of.translate(node.this)
+    if value.kind.kind != "map" or len(node.expressions) != 1:
+        raise NotAnswerable(f"a subscript of {value.kind}")
+    return FUNCTIONS["element_at"]([value, of.translate(node.expressions[0])])
+
+
+def _extract(of: Expressions, node: exp.Expr) -> Typed:
+    function = FUNCTIONS.get(node.name.lower())
+    if node.name.upper() not in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE") or function is None:
+        raise NotAnswerable(f"EXTRACT({node.name})")
+    return function([of.translate(node.expression)])
+
+
+def _function(of: Expressions, node: exp.Expr) -> Typed:
+    name = str(node.this).lower()
+    if name in AGGREGATES:
+        return of.aggregate(node, "")
+    if name in _NOW_FUNCTIONS and not node.expressions:
+        return of.now(name)
+    if name == "struct":
+        return _struct(of, node)
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise NotAnswerable(f"a view has no function {name}")
+    try:
+        return function([of.translate(each) for each in node.expressions])
+    except (IndexError, ValueError):
+        raise NotAnswerable(f"{name} with {len(node.expressions)} arguments") from None
+
+
+def _struct(of: Expressions, node: exp.Expr) -> Typed:
+    names, values = [], []
+    for place, each in enumerate(node.expressions, 1):
+        value = each.this if isinstance(each, exp.Alias) else each
+        named = isinstance(each, exp.Alias | exp.Column)
+        names.append(each.alias_or_name if named else f"col{place}")
+        values.append(of.translate(value))
+    return struct(names, values)
+
+
+def _filtered(of: Expressions, node: exp.Expr) -> Typed:
+    name = str(node.this.this).lower() if isinstance(node.this, exp.Anonymous) else ""
+    if name not in AGGREGATES:
+        raise NotAnswerable("FILTER of a function that is no aggregate")
+    where = of.inside(lambda: condition(of.translate(node.expression.this)))
+    return of.aggregate(node.this, f" FILTER (WHERE {where})")
 
 
 _USUAL_PARTS = frozenset({"this", "expression", "expressions"})
@@ -475,32 +501,32 @@ def _interval(node: exp.Interval) -> tuple[int, int]:
 
 
 _NODES: dict[type[exp.Expr], Callable[[Expressions, exp.Expr], Typed]] = {
-    exp.Column: Expressions._column,
-    exp.Dot: Expressions._dot,
-    exp.Literal: Expressions._literal,
-    exp.HexString: Expressions._hex,
-    exp.Boolean: Expressions._boolean,
-    exp.Null: Expressions._null,
-    exp.IntDiv: Expressions._whole_quotient,
-    exp.Paren: Expressions._paren,
-    exp.Neg: Expressions._negative,
-    exp.Not: Expressions._not,
-    exp.And: Expressions._and,
-    exp.Or: Expressions._or,
-    exp.Is: Expressions._is,
-    exp.Between: Expressions._between,
-    exp.In: Expressions._in,
-    exp.Exists: Expressions._exists,
-    exp.Subquery: Expressions._scalar_query,
-    exp.Like: Expressions._like,
-    exp.ILike: Expressions._like,
-    exp.Escape: Expressions._escaped,
-    exp.DPipe: Expressions._concatenated,
-    exp.Case: Expressions._case,
-    exp.Cast: Expressions._cast,
-    exp.TryCast: Expressions._cast,
-    exp.Bracket: Expressions._subscript,
-    exp.Extract: Expressions._extract,
-    exp.Anonymous: Expressions._function,
-    exp.Filter: Expressions._filtered,
+    exp.Column: _column,
+    exp.Dot: _dot,
+    exp.Literal: _literal,
+    exp.HexString: _hex,
+    exp.Boolean: _boolean,
+    exp.Null: _null,
+    exp.IntDiv: _whole_quotient,
+    exp.Paren: _paren,
+    exp.Neg: _negative,
+    exp.Not: _not,
+    exp.And: _and,
+    exp.Or: _or,
+    exp.Is: _is,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Exists: _exists,
+    exp.Subquery: _scalar_query,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _escaped,
+    exp.DPipe: _concatenated,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Bracket: _subscript,
+    exp.Extract: _extract,
+    exp.Anonymous: _function,
+    exp.Filter: _filtered,
 }

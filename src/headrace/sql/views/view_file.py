@@ -79,7 +79,7 @@ def view_columns(source: SqlSource) -> ViewColumns:
     return ViewColumns((*names, WINDOWSTART, WINDOWEND), (*keys, *bounds), len(keys) > 1)
 
 
-class TableFile:
+class ViewFile:
     """The connection that writes a file. It is used by one thread at a time."""
 
     def __init__(self, folder: Path, source: SqlSource) -> None:
