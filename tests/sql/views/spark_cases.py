@@ -24,7 +24,7 @@ initcap('hELLO wORLD x'), startswith(u, 'Ü'), endswith(u, ' '), contains(u, '10
 u LIKE '%100%', u LIKE 'it_s%', u LIKE '%#%_' ESCAPE '#', s LIKE 'X', s ILIKE 'X', u LIKE '', u
     NOT LIKE 'a%'
 md5(s), sha1(s), sha2(s, 256), crc32(s), hex(s), hex(i), base64(o), octet_length(u)
-sqrt(4), sqrt(-1), power(i, 2), exp(0), ln(i), log10(100), power(0, -1), power(-8, 0.5), exp(1)
+sqrt(4), sqrt(-1), sqrt(n), sqrt(x)
 pmod(i, 3), mod(i, 3), pmod(-7, 3)
 year(day), month(day), day(day), quarter(day), dayofweek(day), weekday(day), dayofyear(day),
     weekofyear(day)

@@ -97,6 +97,8 @@ def date_of(number: int) -> datetime.date:
 def fitting(number: Decimal, kind: ColumnType) -> Decimal | None:
     """The number with the scale of the type, rounded; None if it has too many digits."""
     rounded = number.quantize(Decimal(1).scaleb(-kind.scale), context=DIGITS)
+    # Java has no negative zero.
+    rounded = rounded or rounded.copy_abs()
     return rounded if len(rounded.as_tuple().digits) <= kind.precision else None
 
 

@@ -1,7 +1,6 @@
 """Functions of numbers as Spark and Java have them; NaN is a text in SQLite."""
 
 import math
-from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 from headrace.sql.records.java_numbers import double_text, float_text, to_float
@@ -14,39 +13,8 @@ _LARGEST = 1 << 63
 Number = int | float
 
 
-def real(function: Callable[..., float]) -> Callable[..., float | str]:
-    """A function of math whose results are Java's."""
-
-    def call(*numbers: Number) -> float | str:
-        try:
-            found = function(*map(float, numbers))
-        except ValueError:
-            return NAN
-        except OverflowError:
-            return math.inf
-        return NAN if math.isnan(found) else found
-
-    return call
-
-
-def logarithm(function: Callable[[float], float]) -> Callable[[Number], float | None]:
-    """Null for numbers that have no logarithm."""
-
-    def call(number: Number) -> float | None:
-        return function(number) if number > 0 else None
-
-    return call
-
-
-def power(number: Number, exponent: Number) -> float | str:
-    try:
-        found = math.pow(number, exponent)
-    except OverflowError:
-        odd = number < 0 and exponent % 2 == 1
-        return -math.inf if odd else math.inf
-    except ValueError:
-        return math.inf if number == 0 else NAN
-    return NAN if math.isnan(found) else found
+def square_root(number: Number) -> float | str:
+    return math.sqrt(number) if number >= 0 else NAN
 
 
 def rounded(number: float, digits: int) -> float:

@@ -272,12 +272,6 @@ def _whole(name: str) -> Function:
     return call
 
 
-def _log(arguments: Sequence[Typed]) -> Typed:
-    if len(arguments) == 1:
-        return _Signature("spark_ln", DOUBLE, "double")(arguments)
-    raise NotAnswerable("log with a base")
-
-
 def _modulo(arguments: Sequence[Typed]) -> Typed:
     left, right = _exactly(arguments, 2)
     return arithmetic("%", left, right)
@@ -533,14 +527,10 @@ FUNCTIONS: dict[str, Function] = {
     "round": _round,
     "ceil": _whole("ceil"),
     "floor": _whole("floor"),
-    "power": _Signature("spark_power", DOUBLE, "double", "double", is_stored=True),
-    "ln": _Signature("spark_ln", DOUBLE, "double"),
-    "log": _log,
-    "log10": _Signature("spark_log10", DOUBLE, "double"),
     "mod": _modulo,
     "pmod": _pmod,
+    # Powers, logarithms and so on have other last digits in Java.
     "sqrt": _Signature("spark_sqrt", DOUBLE, "double", is_stored=True),
-    "exp": _Signature("spark_exp", DOUBLE, "double", is_stored=True),
     # dates and times
     "year": _date_part("year"),
     "month": _date_part("month"),
@@ -595,7 +585,6 @@ _SAME = {
     "character_length": "length",
     "substr": "substring",
     "ceiling": "ceil",
-    "pow": "power",
     "dayofmonth": "day",
     "dateadd": "date_add",
     "date_diff": "datediff",

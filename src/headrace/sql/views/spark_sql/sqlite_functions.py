@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import math
 import sqlite3
 from collections.abc import Callable
 from decimal import Decimal
@@ -118,7 +117,7 @@ _STRICT: dict[str, Callable[..., Any]] = {
     "spark_divisor": _divisor,
     "spark_boolean_text": lambda value: "true" if value else "false",
     "spark_floor_quotient": lambda number, divisor: number // divisor,
-    "spark_power": numbers.power,
+    "spark_sqrt": numbers.square_root,
     "spark_round": numbers.rounded,
     "spark_round_integer": numbers.rounded_integer,
     "spark_ceil": lambda number: numbers.whole(number, True),
@@ -165,11 +164,6 @@ _STRICT: dict[str, Callable[..., Any]] = {
     "spark_map_values": nested.map_values,
     "spark_json_path": nested.json_path,
 }
-_REAL = {name: numbers.real(getattr(math, name)) for name in ("sqrt", "exp")}
-_LOGARITHMS = {
-    "ln": numbers.logarithm(math.log),
-    "log10": numbers.logarithm(math.log10),
-}
 _ANY: dict[str, Callable[..., Any]] = {
     "spark_fail": _fail,
     "spark_concat_ws": texts.concat_ws,
@@ -189,8 +183,6 @@ def register(connection: sqlite3.Connection) -> None:
     """Adds the functions, aggregates and the collation to a connection."""
     for name, function in _STRICT.items():
         connection.create_function(name, -1, _strict(function), deterministic=True)
-    for name, function in (_REAL | _LOGARITHMS).items():
-        connection.create_function(f"spark_{name}", -1, _strict(function), deterministic=True)
     for name, function in _ANY.items():
         connection.create_function(name, -1, function)
     for name, (count, aggregate) in _AGGREGATES.items():
