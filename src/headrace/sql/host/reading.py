@@ -304,7 +304,9 @@ def _registered(part: _Part, records: DataFrame) -> _Reading:
     )
     if not wrapped:
         (column,) = part.columns
-        return _Reading(records, {column.name: adapted(whole, kind, type_of(column.type))})
+        return _Reading(
+            records, {column.name: adapted(whole, kind, type_of(column.type), _declared)}
+        )
     assert isinstance(kind, StructType), "a wrapped part is a struct"
     columns: dict[str, Column] = {}
     for each in part.columns:
@@ -312,9 +314,19 @@ def _registered(part: _Part, records: DataFrame) -> _Reading:
         columns[each.name] = (
             F.lit(None).cast(wanted)
             if name is None
-            else adapted(whole[name], kind[name].dataType, wanted)
+            else adapted(whole[name], kind[name].dataType, wanted, _declared)
         )
     return _Reading(records, columns)
+
+
+def _declared(column: Column, kind: DataType, wanted: DataType) -> Column:
+    """The type of a column from that of a schema; JSON Schema has texts for bytes and times."""
+    if isinstance(kind, StringType):
+        if isinstance(wanted, BinaryType):
+            return F.try_to_binary(column, F.lit("base64"))
+        if isinstance(wanted, TimestampType | TimestampNTZType | DateType):
+            return moment_of_text(column, wanted)
+    return column.try_cast(wanted)
 
 
 # ------------------------------------------------------------------------ windows, headers, time

@@ -25,6 +25,9 @@ from headrace.sql.sources import SqlSource
 SPARK_SETTINGS = {
     # Offsets in checkpoints are by the names of sources: a query can get another source.
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    # Expressions that fail are null, as in ksqlDB.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.timeType.enabled": "true",
 }
 
 

@@ -1,5 +1,6 @@
 """Streams and tables as DataFrames: over their topics, or empty ones for an analysis."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -108,6 +109,12 @@ def registered_options(source: SqlSource, settings: SqlDriverSettings) -> dict[s
 def _start(source: SqlSource, properties: Mapping[str, str]) -> str:
     """Where the first epoch begins: tables are read from their beginning."""
     start = properties.get(START, "latest")
+    if source.is_table:
+        return "earliest"
     if not start.lstrip().startswith("{"):
-        return "earliest" if source.is_table else start
-    return start
+        return start
+    offsets = json.loads(start)
+    # It has the topics of all inputs, and partitions that are new begin at their beginning.
+    return (
+        json.dumps({source.topic: offsets[source.topic]}) if source.topic in offsets else "earliest"
+    )
