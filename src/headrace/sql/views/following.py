@@ -15,9 +15,9 @@ from typing import Protocol
 
 from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig
-from headrace.client.errors import ClientError, is_retriable
+from headrace.client.errors import ClientError, Unreachable, is_retriable
 from headrace.client.first_batches import FirstBatches, fetch_partitions
-from headrace.client.offsets import COMMITTED, EARLIEST, list_offsets
+from headrace.client.offsets import COMMITTED, EARLIEST, available_offsets
 from headrace.errors import ErrorCode, KafkaError
 from headrace.sql.records.decoding import BadRow, Row, RowReader
 from headrace.sql.views.fetched_records import committed_of
@@ -130,6 +130,10 @@ class TableFollower:
                 except (KafkaError, ClientError) as error:
                     self._all_failed(ready, error)
                     cluster.renew()
+                except Exception as error:
+                    # A mistake of ours must not end the thread: no view would go on, nor say so.
+                    log.exception("error while views are fed")
+                    self._all_failed(ready, error)
         finally:
             cluster.close()
             self._take_changes()
@@ -202,32 +206,38 @@ class TableFollower:
             for table in tables
             if table.checked_at is None or table.checked_at + METADATA_S <= now
         ]
-        if not due:
-            return
-        found = cluster.topics({table.topic for table in due})
         for table in due:
-            topic = found.get(table.topic)
-            if topic is None:
-                self._failed(table, f"topic {table.topic} does not exist")
-                continue
-            topic_id = "" if topic.topic_id is None else encode_uuid(topic.topic_id)
-            known = table.file.topic_id()
-            if known != topic_id:
-                if known is not None:
-                    log.info("topic %s was created again: its view is rebuilt", table.topic)
-                table.file.begin_again(topic_id)
-                table.positions.clear()
-            elif not table.positions:
-                table.positions = table.file.positions()
-            missing = [
-                TopicPartition(table.topic, number)
-                for number in range(len(topic.leaders))
-                if number not in table.positions
-            ]
-            if missing:
-                starts = list_offsets(cluster, dict.fromkeys(missing, EARLIEST))
-                table.positions |= {each.partition: start for each, start in starts.items()}
-            table.checked_at = now
+            try:
+                self._compare_one(cluster, table)
+            except Unreachable:
+                raise
+            except (KafkaError, ClientError, sqlite3.Error) as error:
+                self._failed(table, str(error))
+            else:
+                table.checked_at = now
+
+    def _compare_one(self, cluster: Cluster, table: FollowedTable) -> None:
+        topic = cluster.topics([table.topic]).get(table.topic)
+        if topic is None:
+            raise ClientError(f"topic {table.topic} does not exist")
+        topic_id = "" if topic.topic_id is None else encode_uuid(topic.topic_id)
+        known = table.file.topic_id()
+        if known != topic_id:
+            if known is not None:
+                log.info("topic %s was created again: its view is rebuilt", table.topic)
+            table.file.begin_again(topic_id)
+            table.positions.clear()
+        elif not table.positions:
+            table.positions = table.file.positions()
+        missing = [
+            TopicPartition(table.topic, number)
+            for number in range(len(topic.leaders))
+            if number not in table.positions
+        ]
+        starts = available_offsets(cluster, dict.fromkeys(missing, EARLIEST)) if missing else {}
+        if len(starts) < len(missing):
+            raise ClientError(f"a partition of {table.topic} has no leader at present")
+        table.positions |= {each.partition: start.offset for each, start in starts.items()}
 
     def _apply(
         self,
