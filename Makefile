@@ -90,7 +90,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "installing headrace into $(VENV)"
-	@$(PIP_INSTALL) -e '.[security,services]'
+	@$(PIP_INSTALL) -e '.[security,services,sql]'
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 

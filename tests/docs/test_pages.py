@@ -14,7 +14,7 @@ from tests.support import java
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = [ROOT / "examples" / name / "README.md" for name in ("mqtt", "postgresql-to-delta")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
-SHOWN = {"text", "properties", "json", "console"}
+SHOWN = {"text", "properties", "json", "console", "sql"}
 """Languages of blocks that show something and are not run."""
 SKIPPED = {
     "docs/deployment.md": 3,  # a download of packages, YARN, Kubernetes

@@ -145,8 +145,13 @@ def read_settings(
         raise bad_usage(str(error)) from None
 
 
-def serve(name: str, build: Callable[[], "HttpService[R]"], start: ServiceStart) -> int:
-    """Runs the service that `build` imports and creates, until a signal; returns its exit code."""
+def serve(
+    name: str, build: Callable[[], "HttpService[R]"], start: ServiceStart, extra: str = "services"
+) -> int:
+    """Runs the service that `build` imports and creates, until a signal; returns its exit code.
+
+    `extra` is that of the package with what the service imports.
+    """
     try:
         from headrace.service.errors import StartFailure
         from headrace.service.security import make_security
@@ -159,7 +164,7 @@ def serve(name: str, build: Callable[[], "HttpService[R]"], start: ServiceStart)
     except ModuleNotFoundError as error:
         raise Failure(
             f"the {name} requires the package {error.name}, which is not installed",
-            hint="pip install 'headrace[services]'",
+            hint=f"pip install 'headrace[{extra}]'",
         ) from None
     except SettingError as error:
         raise bad_usage(str(error)) from None

@@ -70,7 +70,7 @@ def start(words: list[str]) -> int:
         connect = connect_client(settings.text("ksql.connect.url"))
         return sql_service(settings, found.properties, registry, connect)
 
-    return services.serve("sql", build, found)
+    return services.serve("sql", build, found, "sql")
 
 
 def registry_client(url: str) -> "SchemaClient | None":
