@@ -6,9 +6,10 @@ that it needs, and with a DENY beside them. Both have to give the same error cod
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, is_dataclass
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from headrace.client.config import ClientConfig, Security, parse_bootstrap
 from headrace.client.connection import Connection
+from headrace.client.errors import Unreachable
 from headrace.security.acls import (
     CLUSTER_NAME,
     SUPPORTED,
@@ -68,6 +70,23 @@ def partition(**values: Any) -> list[dict[str, Any]]:
     return [{"name": "orders", "partitions": [values]}]
 
 
+def transactional_batch() -> bytes:
+    return bytes(
+        encode_batch(
+            [Record(0, 1, b"k", b"v")], 0, producer_id=99, producer_epoch=0, base_sequence=0,
+            attributes=0x10,
+        )
+    )  # fmt: skip
+
+
+NO_ACL = {
+    "resource_type_filter": 2, "resource_name_filter": "nothing", "pattern_type_filter": 3,
+    "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+MARKER = {
+    "producer_id": 99, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0,
+    "topics": [{"name": "missing", "partition_indexes": (0,)}],
+}  # fmt: skip
 CASES = [
     Case(
         "metadata", 12, ((T, "DESCRIBE"),),
@@ -380,6 +399,114 @@ CASES = [
         "alter_user_scram_credentials", 0, ((C, "ALTER"),),
         {"deletions": [{"name": "none", "mechanism": 1}], "upsertions": []},
     ),
+    Case(
+        "produce", 10, ((X, "WRITE"), (T, "WRITE")),
+        {
+            "transactional_id": "x", "acks": -1, "timeout": SECOND,
+            "topic_data": [
+                {
+                    "name": "orders",
+                    "partition_data": [{"index": 0, "records": transactional_batch()}],
+                }
+            ],
+        },
+        "produce in a transaction",
+    ),
+    Case("delete_acls", 3, ((C, "ALTER"),), {"filters": [NO_ACL]}),
+    Case(
+        "write_txn_markers", 1, ((C, "ALTER"),), {"markers": [MARKER]},
+    ),
+    Case(
+        "write_txn_markers", 1, ((C, "CLUSTER_ACTION"),), {"markers": [MARKER]},
+        "write_txn_markers of a broker",
+    ),
+    Case(
+        "add_partitions_to_txn", 4, ((C, "CLUSTER_ACTION"),),
+        {
+            "transactions": [
+                {
+                    "transactional_id": "x", "producer_id": 99, "producer_epoch": 0,
+                    "verify_only": True, "topics": [{"name": "orders", "partitions": (0,)}],
+                }
+            ]
+        },
+        "add_partitions_to_txn of a broker",
+    ),
+    Case(
+        "alter_configs", 2, ((T, "ALTER_CONFIGS"),),
+        {
+            "resources": [
+                {
+                    "resource_type": 2, "resource_name": "orders",
+                    "configs": [{"name": "retention.ms", "value": "100000000"}],
+                }
+            ],
+            "validate_only": True,
+        },
+    ),
+    Case(
+        "incremental_alter_configs", 1, ((G, "ALTER_CONFIGS"), (C, "ALTER_CONFIGS")),
+        {
+            "resources": [
+                {
+                    "resource_type": 32, "resource_name": "g",
+                    "configs": [
+                        {
+                            "name": "consumer.session.timeout.ms", "config_operation": 0,
+                            "value": "50000",
+                        }
+                    ],
+                },
+                {
+                    "resource_type": 4, "resource_name": "",
+                    "configs": [
+                        {"name": "log.retention.ms", "config_operation": 0, "value": "100000000"}
+                    ],
+                },
+            ],
+            "validate_only": True,
+        },
+        "incremental_alter_configs of a group and of brokers",
+    ),
+    Case(
+        "describe_configs", 4, ((G, "DESCRIBE_CONFIGS"),),
+        {
+            "resources": [
+                {"resource_type": 32, "resource_name": "g", "configuration_keys": ("x",)}
+            ],
+            "include_synonyms": False, "include_documentation": False,
+        },
+        "describe_configs of a group",
+    ),
+    Case("list_config_resources", 1, ((C, "DESCRIBE_CONFIGS"),), {"resource_types": (16,)}),
+    Case(
+        "describe_client_quotas", 1, ((C, "DESCRIBE_CONFIGS"),),
+        {"components": [{"entity_type": "user", "match_type": 2, "match": None}], "strict": False},
+    ),
+    Case(
+        "alter_client_quotas", 1, ((C, "ALTER_CONFIGS"),),
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "bob"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}],
+                }
+            ],
+            "validate_only": True,
+        },
+    ),
+    Case(
+        "alter_replica_log_dirs", 2, ((C, "ALTER"),),
+        {"dirs": [{"path": "/none", "topics": [{"name": "missing", "partitions": (0,)}]}]},
+    ),
+    Case(
+        "describe_quorum", 2, ((C, "DESCRIBE"),),
+        {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
+    ),
+    Case(
+        "update_features", 1, ((C, "ALTER"),),
+        {"timeout": SECOND, "feature_updates": [], "validate_only": True},
+    ),
 ]  # fmt: skip
 
 
@@ -413,6 +540,23 @@ def codes(message: Any) -> list[int]:
             for item in value:
                 if is_dataclass(item):
                     found += codes(item)
+    return found
+
+
+NAMED = {"orders", "veiled", "g", "veiled-g", "x", "veiled-x"}
+SOFTWARE = {"client_software_name": "tests", "client_software_version": "1"}
+
+
+def texts(message: Any) -> set[str]:
+    """All texts in a response."""
+    found: set[str] = set()
+    for one in codec_fields.fields(type(message)):
+        value = getattr(message, one.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(item):
+                found |= texts(item)
+            elif isinstance(item, str):
+                found.add(str(item))
     return found
 
 
@@ -512,6 +656,78 @@ class Secured:
                 joining["rebalance_timeout"] = timedelta(milliseconds=-1)
                 time.sleep(0.2)
         return found
+
+    def seen(self, case: Case) -> set[str]:
+        """Which of our own topics, groups and transactional ids a response to alice names."""
+        with self.connect() as connection:
+            return texts(ask(connection, case)) & NAMED
+
+    def fill(self) -> None:
+        """Topics, groups with offsets in two topics, and transactional ids."""
+        self.create("veiled")
+        for group in ("g", "veiled-g"):
+            offsets = [
+                {
+                    "name": name,
+                    "partitions": [
+                        {
+                            "partition_index": 0, "committed_offset": 0,
+                            "committed_leader_epoch": -1, "committed_metadata": "",
+                        }
+                    ],
+                }
+                for name in ("orders", "veiled")
+            ]  # fmt: skip
+            values = {
+                "group_id": group, "generation_id_or_member_epoch": -1, "member_id": "",
+                "topics": offsets,
+            }  # fmt: skip
+            self._until_done(Case("offset_commit", 8, (), values))
+        for name in ("x", "veiled-x"):
+            begun = {
+                "transactional_id": name, "transaction_timeout": SECOND, "producer_id": -1,
+                "producer_epoch": -1,
+            }  # fmt: skip
+            self._until_done(Case("init_producer_id", 4, (), begun))
+
+    def _until_done(self, case: Case) -> None:
+        until = time.monotonic() + 60
+        while set(codes(ask(self._admin, case))) != {0}:
+            assert time.monotonic() < until, case
+            time.sleep(0.1)
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        case = Case("metadata", 12, (), {"topics": [{"topic_id": None, "name": name}]})
+        (topic,) = ask(self._admin, case).topics
+        found: uuid.UUID = topic.topic_id
+        return found
+
+    def deleted(self, topic: uuid.UUID, rights: tuple[Right, ...]) -> list[tuple[int, str | None]]:
+        """What alice is told when she deletes a topic by its id."""
+        self.set_acls(rights)
+        values = {"topics": [{"name": None, "topic_id": topic}], "timeout": SECOND}
+        with self.connect() as connection:
+            answer = ask(connection, Case("delete_topics", 6, (), values))
+        return [(int(one.error_code), one.name) for one in answer.responses]
+
+    def is_cut_off(self, rights: tuple[Right, ...]) -> bool:
+        """Whether alice's connection ends after a Produce request without an answer."""
+        self.set_acls(rights)
+        values = {
+            "transactional_id": None, "acks": 0, "timeout": SECOND,
+            "topic_data": [
+                {"name": "orders", "partition_data": [{"index": 0, "records": batch()}]}
+            ],
+        }  # fmt: skip
+        produce = import_module("kio.schema.produce.v10.request").ProduceRequest
+        with self.connect() as connection:
+            connection.send(build(produce, values))
+            connection._conversation._waiting.clear()  # there is no answer
+            try:
+                ask(connection, Case("api_versions", 3, (), SOFTWARE))
+            except Unreachable:
+                return True
+        return False
 
     def outcomes(self, case: Case) -> dict[str, list[int]]:
         """The error codes without rights, with them, and with a DENY of each."""
@@ -645,3 +861,79 @@ def test_an_expression_finds_only_topics_that_the_member_may_describe(headrace: 
 def test_kafka_finds_only_topics_that_the_member_may_describe(kafka: Secured) -> None:
     kafka.create("hidden")
     assert kafka.subscribed("by-expression", "orders|hidden") == {"orders"}
+
+
+def agree(ours: Callable[[], object], theirs: Callable[[], object], what: object) -> object:
+    """What both find; a broker of Kafka hears of new ACLs a little later."""
+    found, until = ours(), time.monotonic() + 60
+    while (other := theirs()) != found and time.monotonic() < until:
+        time.sleep(0.2)
+    assert found == other, what
+    return found
+
+
+LISTS = {
+    "metadata": Case("metadata", 12, (), {"topics": None}),
+    "list_groups": Case("list_groups", 5, (), {"states_filter": (), "types_filter": ()}),
+    "list_transactions": Case("list_transactions", 1, (), {}),
+    "offset_fetch": Case(
+        "offset_fetch", 8, (),
+        {"groups": [{"group_id": "g", "topics": None}], "require_stable": False},
+    ),
+    "describe_log_dirs": Case("describe_log_dirs", 4, (), {"topics": None}),
+    "describe_topic_partitions": Case(
+        "describe_topic_partitions", 0, (),
+        {"topics": [], "response_partition_limit": 10, "cursor": None},
+    ),
+    "list_config_resources": Case("list_config_resources", 1, (), {"resource_types": (2, 32)}),
+}  # fmt: skip
+RIGHTS: tuple[tuple[Right, ...], ...] = (
+    (),
+    ((T, "DESCRIBE"), (G, "DESCRIBE"), (X, "DESCRIBE")),
+    ((G, "DESCRIBE"),),
+    ((C, "DESCRIBE"),),
+    ((C, "DESCRIBE"), ((ResourceType.TOPIC, "*"), "DESCRIBE")),
+    (((ResourceType.GROUP, "*"), "READ"), (T, "READ"), ((ResourceType.TOPIC, "veiled"), "WRITE")),
+    (((ResourceType.TRANSACTIONAL_ID, "*"), "WRITE"),),
+    ((C, "DESCRIBE_CONFIGS"),),
+)
+
+
+@pytest.mark.java
+def test_lists_leave_out_what_those_of_kafka_leave_out(headrace: Secured, kafka: Secured) -> None:
+    for one in (headrace, kafka):
+        one.fill()
+    seen: dict[str, set[frozenset[str]]] = {name: set() for name in LISTS}
+    for rights in RIGHTS:
+        for broker in (headrace, kafka):
+            broker.set_acls(rights)
+        for name, case in LISTS.items():
+            found = agree(partial(headrace.seen, case), partial(kafka.seen, case), (name, rights))
+            assert isinstance(found, set)
+            seen[name].add(frozenset(found))
+    assert all(len(different) > 1 for different in seen.values()), seen
+
+
+@pytest.mark.java
+def test_a_topic_deleted_by_its_id_has_no_name_for_those_who_may_not_see_it(
+    headrace: Secured, kafka: Secured
+) -> None:
+    ids = {id(one): one.topic_id("orders") for one in (headrace, kafka)}
+    for rights in ((), ((T, "DESCRIBE"),), ((T, "READ"),)):
+        found = agree(
+            partial(headrace.deleted, ids[id(headrace)], rights),
+            partial(kafka.deleted, ids[id(kafka)], rights),
+            rights,
+        )
+        assert found == [(29, None if not rights else "orders")]
+
+
+@pytest.mark.java
+def test_a_refused_produce_without_answers_ends_the_connection_as_in_kafka(
+    headrace: Secured, kafka: Secured
+) -> None:
+    for rights, cut in (((), True), (((T, "WRITE"),), False)):
+        found = agree(
+            partial(headrace.is_cut_off, rights), partial(kafka.is_cut_off, rights), rights
+        )
+        assert found is cut

@@ -7,8 +7,8 @@ by the names of their fields, which are nearly always the same in request and re
 from headrace.errors import KafkaError
 from headrace.wire import codec, codec_fields
 
-_WITHOUT_ITEMS = frozenset({13, 47})
-"""LeaveGroup and OffsetDelete: a top-level error has no items."""
+_WITHOUT_ITEMS = frozenset({13, 47, 55})
+"""LeaveGroup, OffsetDelete and DescribeQuorum: a top-level error has no items."""
 
 _OTHER_NAMES = {
     "coordinators": ("coordinator_keys",),
@@ -17,7 +17,10 @@ _OTHER_NAMES = {
     "results": ("topics", "resources", "creations", "users"),
     "replica_election_results": ("topic_partitions",),
     "partition_result": ("partitions",),
+    "partitions": ("partition_indexes",),
 }
+_PLAIN = {"key": str, "partition_index": int, "partition_id": int}
+"""Fields of a response whose items are plain values in the request."""
 
 
 def refusal(api_key: int, request: object, error: KafkaError) -> object:
@@ -35,8 +38,10 @@ def _mirror(shape: type, source: object, error: KafkaError) -> object:
             values[field.name] = error.message
         elif field.name == "user":
             values[field.name] = getattr(source, "name", field.default)
-        elif field.name == "key" and isinstance(source, str):
+        elif isinstance(source, _PLAIN.get(field.name, ())):
             values[field.name] = source
+        elif field.name == "topic_name" and hasattr(source, "name"):
+            values[field.name] = source.name
         elif field.array and field.entity is not None:
             items = _items(source, field.name)
             values[field.name] = tuple(_mirror(field.entity, item, error) for item in items)
@@ -48,6 +53,9 @@ def _mirror(shape: type, source: object, error: KafkaError) -> object:
 
 
 def _items(source: object, name: str) -> tuple[object, ...]:
+    if name == "results" and hasattr(source, "dirs"):
+        # AlterReplicaLogDirs: the topics of all folders.
+        return tuple(topic for one in source.dirs for topic in one.topics)
     for candidate in (name, *_OTHER_NAMES.get(name, ())):
         found = getattr(source, candidate, None)
         if isinstance(found, tuple):
