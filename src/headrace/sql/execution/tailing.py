@@ -5,17 +5,15 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.client.cluster import Cluster
-from headrace.client.committed_records import MAX_DECOMPRESSED_BYTES, visible_batches
 from headrace.client.config import ClientConfig
 from headrace.client.errors import ClientError, check, is_retriable
-from headrace.client.fetching import whole_batches
-from headrace.client.first_batches import FirstBatches, fetch_partitions
+from headrace.client.first_batches import fetch_partitions
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, list_offsets
 from headrace.client.topics import describe_topics
 from headrace.errors import KafkaError
+from headrace.sql.views.fetched_records import committed_of
 from headrace.types import TopicPartition
-from headrace.wire.batch import read_header
-from headrace.wire.records import Record, iterate
+from headrace.wire.records import Record
 
 WAIT_MS = 200
 PARTITION_BYTES = 256 << 10
@@ -72,7 +70,7 @@ class PrintedTopic:
             )
             for partition, answer in answers.items():
                 check(int(answer.error or 0), f"reading {partition}")
-                records, following = _records(answer, wanted[partition])
+                records, following = committed_of(answer, wanted[partition])
                 self._positions[partition] = following
                 found += ((partition.partition, record) for record in records)
         return sorted(found, key=lambda each: each[1].timestamp)
@@ -81,17 +79,3 @@ class PrintedTopic:
         """Returns at once. The thread closes its connections when its last request has ended."""
         self._thread.submit(self._cluster.close)
         self._thread.shutdown(wait=False)
-
-
-def _records(answer: FirstBatches, start: int) -> tuple[list[Record], int]:
-    data = bytearray(answer.records)
-    starts, end = whole_batches(data, 0, len(data))
-    if not starts:
-        return [], start
-    records = [
-        record
-        for first, last, _ in visible_batches(data, [*starts, end], list(answer.aborted))
-        for record in iterate(data, first, last, MAX_DECOMPRESSED_BYTES)
-        if record.offset >= start
-    ]
-    return records, max(start, read_header(data, starts[-1]).next_offset)
