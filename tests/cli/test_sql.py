@@ -112,6 +112,23 @@ def test_a_server_that_is_named_and_does_not_respond_is_an_error(run: Run) -> No
     assert run("sql", "--server", "nonsense://x", "-e", "LIST STREAMS;").code == 2
 
 
+def test_a_session_without_a_server_has_one_of_its_own(
+    run: Run, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_SQL", raising=False)
+    monkeypatch.setattr("headrace.cli.sql.sql.DEFAULT_SERVER", "http://127.0.0.1:1")
+    words = ("sql", "--folder", str(tmp_path / "own"), "--service", name)
+    found = run(*words, "-e", _create(name))
+    assert found.code == 0, found.err
+    assert "one is started for this session" in found.err
+    # Its statements are stored.
+    assert name in run(*words, "-e", "LIST STREAMS;").text
+    failed = run(*words[:-1], f"{name}-other", "-e", "LIST STREAMS;")
+    assert failed.code == 1
+    assert "belongs to the queries of topic" in failed.err
+    assert "server.log" in failed.err
+
+
 def test_the_export_makes_everything_again(
     call: Run, run: Run, bootstrap: str, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ PR_SET_PDEATHSIG = 1
 STARTS_WITHIN_S = 120.0
 STOPS_WITHIN_S = 60.0
 LOG_FILE = "server.log"
+REASON = "cannot start: "
+"""Before the reason in the log of a service that does not start."""
 _READY = re.compile(r"is ready on (\S+?),")
 
 
@@ -64,11 +66,12 @@ def _address(process: subprocess.Popen[str], log: Path) -> str:
     found = _READY.search(line)
     if found is None:
         process.wait()
-        told = [each for each in log.read_text(encoding="utf-8").splitlines() if each.strip()]
+        lines = [each for each in log.read_text(encoding="utf-8").splitlines() if each.strip()]
+        told = [each for each in lines if REASON in each] or lines
         is_unreachable = process.returncode == ExitCode.UNREACHABLE
         raise Failure(
             "a SQL server for this session could not be started: "
-            + (told[-1] if told else f"it ended with status {process.returncode}"),
+            + (told[-1].partition(REASON)[2] or told[-1] if told else str(process.returncode)),
             exit_code=ExitCode.UNREACHABLE if is_unreachable else ExitCode.FAILED,
             code="UNREACHABLE" if is_unreachable else "FAILED",
             hint=f"Its log is {log}. `headrace serve` starts a broker, and --server URL names a "
