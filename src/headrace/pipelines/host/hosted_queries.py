@@ -61,7 +61,7 @@ class HostedQuery:
         return None
 
 
-class Failure(Protocol):
+class ExplainedError(Protocol):
     """Why a query ended."""
 
     @property
@@ -88,7 +88,7 @@ class HostedQueries(Generic[Hosted]):
         self,
         begin: Callable[[Hosted], Any],
         take: Callable[[Hosted, dict[str, Any]], None],
-        failure_of: Callable[[BaseException], Failure],
+        failure_of: Callable[[BaseException], ExplainedError],
     ) -> None:
         self._begin = begin
         self._take = take
