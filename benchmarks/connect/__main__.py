@@ -16,7 +16,16 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.blaster import WORK
-from benchmarks.connect.rows import MANY, ROWS, Bench, ConnectRow, Cost, memory_of_many
+from benchmarks.connect.rows import (
+    LATENCIES,
+    MANY,
+    ROWS,
+    Bench,
+    ConnectRow,
+    Cost,
+    LatencyRow,
+    memory_of_many,
+)
 from benchmarks.connect.workers import NAMES, Worker
 from benchmarks.processes import BUSY_CORES, busy_cores
 from benchmarks.sides import fresh_broker
@@ -33,6 +42,8 @@ class ConnectResults:
 
     busy_cores: float = 0.0
     rounds: dict[str, dict[str, list[Cost]]] = field(default_factory=dict)
+    latencies: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """Seconds by row and worker."""
     ready_s: dict[str, float] = field(default_factory=dict)
     memory_mb: dict[str, float] = field(default_factory=dict)
 
@@ -67,13 +78,19 @@ def table(results: ConnectResults) -> list[str]:
         if (rounds := results.rounds.get(row.name)) is None:
             continue
         lines.append(_line(row, rounds, results.busy_cores > BUSY_CORES))
+    if results.latencies:
+        lines += ["", "| seconds | Kafka Connect, p50 | p95 | Headrace, p50 | p95 | goal, p50 |"]
+        lines.append("|---|---|---|---|---|---|")
+    for limit in LATENCIES:
+        if (found := results.latencies.get(limit.name)) is not None:
+            lines.append(_latency_line(limit, found, results.busy_cores > BUSY_CORES))
     if results.memory_mb:
         theirs, ours = (results.memory_mb[name] for name in NAMES)
         lines += ["", f"Memory with {MANY} file sources: {theirs:,.0f} MB and {ours:,.0f} MB, "]
         lines[-1] += f"ratio {ours / theirs:.2f} (goal: at most 3)."
     if results.ready_s:
         theirs, ours = (results.ready_s[name] for name in NAMES)
-        lines.append(f"The REST interface answers after {theirs:.2f} s and {ours:.2f} s.")
+        lines += ["", f"The REST interface answers after {theirs:.2f} s and {ours:.2f} s."]
     return lines
 
 
@@ -81,11 +98,21 @@ def _line(row: ConnectRow, rounds: dict[str, list[Cost]], busy: bool) -> str:
     by_clock = ratio(rounds, lambda each: each.rows_per_s)
     by_cpu = ratio(rounds, lambda each: each.rows_per_cpu_s)
     verdict = "" if busy else ", holds" if by_clock >= row.goal else ", **missed**"
-    cells = [row.title]
+    cells = [f"{row.title}, {rounds['headrace'][0].rows:,} rows, {len(rounds['headrace'])} rounds"]
     cells += [_median([each.rows_per_s for each in rounds[name]]) for name in NAMES]
     cells += [f"**{by_clock:.2f}**", f"≥ {row.goal:g}{verdict}"]
     cells += [_median([each.rows_per_cpu_s for each in rounds[name]]) for name in NAMES]
     return "| " + " | ".join([*cells, f"{by_cpu:.2f}"]) + " |"
+
+
+def _latency_line(row: LatencyRow, found: dict[str, list[float]], busy: bool) -> str:
+    median = statistics.median(found["headrace"])
+    verdict = "" if busy else ", holds" if median <= row.most_s else ", **missed**"
+    cells = [row.title]
+    for name in NAMES:
+        ordered = sorted(found[name])
+        cells += [f"{statistics.median(ordered):.2f}", f"{ordered[int(len(ordered) * 0.95)]:.2f}"]
+    return "| " + " | ".join([*cells, f"≤ {row.most_s:g}{verdict}"]) + " |"
 
 
 def _median(values: Sequence[float]) -> str:
@@ -138,6 +165,13 @@ def measure(options: argparse.Namespace) -> ConnectResults:
                     if number:
                         rounds[worker.name].append(done)
             results.rounds[row.name] = rounds
+        for limit in LATENCIES:
+            if options.only and limit.name not in options.only:
+                continue
+            results.latencies[limit.name] = {
+                worker.name: limit.measure(bench, worker) for worker in workers
+            }
+            print(limit.name, results.latencies[limit.name], flush=True)
         if not options.only:
             for worker in workers:
                 results.memory_mb[worker.name] = memory_of_many(bench, worker)
@@ -146,7 +180,7 @@ def measure(options: argparse.Namespace) -> ConnectResults:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.connect", description=__doc__)
-    names = [row.name for row in ROWS]
+    names = [row.name for row in (*ROWS, *LATENCIES)]
     parser.add_argument("--only", action="append", choices=names, help="only this row; repeatable")
     parser.add_argument("--rounds", type=int, default=5, help="how often the workers take turns")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual rows")

@@ -58,6 +58,16 @@ class ConnectRow:
     measure: Callable[[Bench, Worker], Cost]
 
 
+@dataclass(frozen=True, slots=True)
+class LatencyRow:
+    """Seconds that something takes, of which the median has a limit."""
+
+    name: str
+    title: str
+    most_s: float
+    measure: Callable[[Bench, Worker], list[float]]
+
+
 @contextmanager
 def cost_of(worker: Worker, rows: int) -> Iterator[list[Cost]]:
     """Measures the block; the result is in the list afterwards."""
@@ -108,8 +118,8 @@ def file_source(bench: Bench, worker: Worker) -> Cost:
     return done[0]
 
 
-def jdbc_sink(bench: Bench, worker: Worker) -> Cost:
-    rows = int(100_000 * bench.scale)
+def filled_topic(bench: Bench, rows: int) -> str:
+    """A topic with rows as JSON with a schema."""
     topic = new_topic(bench)
     fields = [
         {"type": "int32", "optional": False, "field": "id"},
@@ -123,6 +133,20 @@ def jdbc_sink(bench: Bench, worker: Worker) -> Cost:
         producer.produce(topic, json.dumps({"schema": schema, "payload": payload}))
         producer.poll(0)
     producer.flush(60)
+    return topic
+
+
+WITH_SCHEMA = {
+    "value.converter": JSON,
+    "value.converter.schemas.enable": "true",
+    "key.converter": TEXT,
+    "consumer.override.auto.offset.reset": "earliest",
+}
+
+
+def jdbc_sink(bench: Bench, worker: Worker) -> Cost:
+    rows = int(100_000 * bench.scale)
+    topic = filled_topic(bench, rows)
     server = bench.postgresql
     config = {
         "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
@@ -135,10 +159,7 @@ def jdbc_sink(bench: Bench, worker: Worker) -> Cost:
         "primary.key.mode": "record_value",
         "primary.key.fields": "id",
         "schema.evolution": "basic",
-        "value.converter": JSON,
-        "value.converter.schemas.enable": "true",
-        "key.converter": TEXT,
-        "consumer.override.auto.offset.reset": "earliest",
+        **WITH_SCHEMA,
     }
     with cost_of(worker, rows) as done:
         worker.create(topic, config)
@@ -168,6 +189,48 @@ def _wait_for_table(server: PostgresqlServer, table: str, rows: int) -> None:
 
 def postgresql_changes(bench: Bench, worker: Worker) -> Cost:
     rows = int(100_000 * bench.scale)
+    with (
+        changes_of_a_table(bench, worker) as (connection, name, topic),
+        cost_of(worker, rows) as done,
+    ):
+        connection.execute(
+            f"insert into {name} select n, 'name ' || n, n * 7 from generate_series(1, {rows}) n"
+        )
+        wait_for_records(bench.bootstrap, topic, rows)
+    return done[0]
+
+
+def change_latency(bench: Bench, worker: Worker) -> list[float]:
+    """Seconds from the commit of a row to its event at a consumer, for rows one after the other."""
+    rows = max(20, int(100 * bench.scale))
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bench.bootstrap,
+            "group.id": "bench",
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 20,
+        }
+    )
+    found = []
+    with changes_of_a_table(bench, worker) as (connection, name, topic):
+        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)[1]
+        consumer.assign([TopicPartition(topic, 0, end)])
+        for number in range(rows + 1):
+            connection.execute(f"insert into {name} values ({number}, 'name', 0)")
+            began = time.perf_counter()
+            while (message := consumer.poll(PATIENCE_S)) is None or message.error():
+                assert message is None or message.error() is None, message.error()
+            if number:  # the first one finds a slot that has waited
+                found.append(time.perf_counter() - began)
+    consumer.close()
+    return found
+
+
+@contextmanager
+def changes_of_a_table(
+    bench: Bench, worker: Worker
+) -> Iterator[tuple[psycopg.Connection[tuple[object, ...]], str, str]]:
+    """A table whose snapshot is in its topic; with the names of both."""
     name = f"c_{uuid.uuid4().hex[:8]}"
     server = bench.postgresql
     topic = f"{name}.public.{name}"
@@ -196,15 +259,9 @@ def postgresql_changes(bench: Bench, worker: Worker) -> Cost:
         connection.execute(f"insert into {name} values (-1, 'first', 0)")
         worker.create(name, config)
         wait_for_records(bench.bootstrap, topic, 1)
-        with cost_of(worker, rows) as done:
-            connection.execute(
-                f"insert into {name} select n, 'name ' || n, n * 7 "
-                f"from generate_series(1, {rows}) n"
-            )
-            wait_for_records(bench.bootstrap, topic, rows)
+        yield connection, name, topic
         worker.delete(name)
         _drop_slots(connection, name)
-    return done[0]
 
 
 def _drop_slots(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
@@ -217,6 +274,27 @@ def _drop_slots(connection: psycopg.Connection[tuple[object, ...]], name: str) -
             except psycopg.errors.ObjectInUse:
                 assert time.monotonic() < end, f"{slot} stays in use"
                 time.sleep(0.2)
+
+
+def first_record(bench: Bench, worker: Worker) -> list[float]:
+    """Seconds from the request that creates a connector to its first record, on a warm worker."""
+    found = []
+    for _ in range(max(2, int(6 * bench.scale))):
+        topic = new_topic(bench)
+        file = bench.folder / f"{topic}.txt"
+        file.write_text("one line\n")
+        config = {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+            "file": str(file),
+            "topic": topic,
+            "value.converter": TEXT,
+        }
+        began = time.perf_counter()
+        worker.create(topic, config)
+        wait_for_records(bench.bootstrap, topic, 1)
+        found.append(time.perf_counter() - began)
+        worker.delete(topic)
+    return found[1:]
 
 
 def memory_of_many(bench: Bench, worker: Worker) -> float:
@@ -247,4 +325,8 @@ ROWS = (
     ConnectRow("file-source", "file source, exactly once", 1.5, file_source),
     ConnectRow("jdbc-sink", "JDBC sink, upsert into PostgreSQL", 2.0, jdbc_sink),
     ConnectRow("changes", "changes of PostgreSQL, inserts to topic", 1.0, postgresql_changes),
+)
+LATENCIES = (
+    LatencyRow("first-record", "create to first record, warm", 5.0, first_record),
+    LatencyRow("change-latency", "changes of PostgreSQL, commit to consumer", 0.5, change_latency),
 )
