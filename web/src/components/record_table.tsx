@@ -4,10 +4,10 @@ import { param, setParams } from "../router";
 import { recordId, type RecordRow } from "../records";
 import { timeText, zoneText } from "../time";
 import { ShownLine } from "./shown_value";
-import { Table } from "./table";
+import { Table, type RowSource } from "./table";
 
 /** Records, one a line. The offset opens the record beside the list; which one is open is in the address. */
-export function RecordTable({ rows, empty }: { rows: readonly RecordRow[]; empty: string }): JSX.Element {
+export function RecordTable({ rows, empty }: { rows: readonly RecordRow[] | RowSource<RecordRow>; empty: string }): JSX.Element {
   const open = param("open");
   return (
     <Table

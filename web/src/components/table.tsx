@@ -15,11 +15,18 @@ export interface Column<Row> {
   optional?: boolean;
 }
 
+/** Rows in their final order, such as an array; only what is on the screen is taken from it. */
+export interface RowSource<Row> {
+  readonly length: number;
+  slice(from: number, to: number): Row[];
+}
+
 interface TableProps<Row> {
   /** Names the table to screen readers. */
   label: string;
   columns: Column<Row>[];
-  rows: readonly Row[];
+  /** Columns that can be sorted need an array. */
+  rows: readonly Row[] | RowSource<Row>;
   id: (row: Row) => string;
   /** Column of the first order; `-` before it reverses. */
   sort?: string;
@@ -43,7 +50,8 @@ export function Table<Row>({ label, columns, rows, id, sort = "", sortParam = "s
   const reverse = order.startsWith("-");
   const key = reverse ? order.slice(1) : order;
   const compare = columns.find((column) => column.key === key)?.compare;
-  const sorted = compare === undefined ? [...rows] : [...rows].sort((a, b) => (reverse ? compare(b, a) : compare(a, b)));
+  // A list that changes many times a second is not copied.
+  const sorted: RowSource<Row> = compare === undefined || !Array.isArray(rows) ? (rows as RowSource<Row>) : [...(rows as Row[])].sort((a, b) => (reverse ? compare(b, a) : compare(a, b)));
 
   const body = useRef<HTMLTableSectionElement>(null);
   const [range, setRange] = useState<[number, number]>([0, 60]);

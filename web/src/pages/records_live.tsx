@@ -4,6 +4,7 @@ import { subscribe } from "../events";
 import { RecordTable } from "../components/record_table";
 import { Badge } from "../components/states";
 import { count, rate } from "../numbers";
+import { RecordRing } from "../record_ring";
 import type { RecordRow } from "../records";
 
 const MOST_RECORDS = 50_000;
@@ -18,16 +19,14 @@ interface LiveBatch {
 
 /** New records as they arrive, the newest first. */
 export function LiveRecords({ topic }: { topic: string }): JSX.Element {
-  const kept = useRef<RecordRow[]>([]);
-  const size = useRef(0);
+  const kept = useRef(new RecordRing(MOST_RECORDS, MOST_CHARACTERS));
   const arrivals = useRef<[number, number][]>([]);
   const [state, setState] = useState({ seen: 0, leftOut: 0, connected: false, problem: "" });
   const [paused, setPaused] = useState(false);
   const [frozen, setFrozen] = useState<RecordRow[] | null>(null);
 
   useEffect(() => {
-    kept.current = [];
-    size.current = 0;
+    kept.current = new RecordRing(MOST_RECORDS, MOST_CHARACTERS);
     return subscribe((last) => `/topics/${encodeURIComponent(topic)}/tail${last === "" ? "" : `?at=${encodeURIComponent(last)}`}`, ["ready", "records", "problem"], {
       // Only the event "ready" says that the topic is followed; it has the offsets to continue at.
       onState: (connected) => setState((old) => ({ ...old, connected: connected && old.connected })),
@@ -38,21 +37,11 @@ export function LiveRecords({ topic }: { topic: string }): JSX.Element {
         const batch = JSON.parse(data) as LiveBatch;
         const now = Date.now();
         arrivals.current = [...arrivals.current.filter(([at]) => now - at < WINDOW_MS), [now, batch.seen]];
-        keep(batch.records);
+        kept.current.add(batch.records);
         setState((old) => ({ ...old, connected: true, seen: old.seen + batch.seen, leftOut: old.leftOut + batch.left_out }));
       },
     });
   }, [topic]);
-
-  const keep = (records: RecordRow[]) => {
-    kept.current = [...records.reverse(), ...kept.current];
-    size.current += records.reduce((total, row) => total + length(row), 0);
-    while (kept.current.length > MOST_RECORDS || size.current > MOST_CHARACTERS) {
-      const gone = kept.current.pop();
-      if (gone === undefined) break;
-      size.current -= length(gone);
-    }
-  };
 
   const now = Date.now();
   const recent = arrivals.current.filter(([at]) => now - at < WINDOW_MS).reduce((total, [, seen]) => total + seen, 0);
@@ -69,17 +58,13 @@ export function LiveRecords({ topic }: { topic: string }): JSX.Element {
           aria-pressed={paused}
           onClick={() => {
             setPaused(!paused);
-            setFrozen(paused ? null : kept.current);
+            setFrozen(paused ? null : kept.current.frozen());
           }}
         >
           {paused ? "Continue" : "Pause the list"}
         </button>
       </div>
-      <RecordTable rows={frozen ?? kept.current} empty="Waiting for new records." />
+      <RecordTable rows={frozen ?? kept.current.view()} empty="Waiting for new records." />
     </>
   );
-}
-
-function length(row: RecordRow): number {
-  return 200 + (row.key?.text.length ?? 0) + (row.value?.text.length ?? 0);
 }
