@@ -147,6 +147,9 @@ def test_a_status_without_a_lag_is_unknown() -> None:
     for look in (view(10, None), view(None, 50)):
         history, now_ms = observed(*[look] * 12)
         assert history.status(look, now_ms).status is LagStatus.UNKNOWN
+        history, now_ms = observed(look)
+        assert history.status(look, now_ms).status is LagStatus.UNKNOWN, "a short history"
+        assert LagHistory().status(look, 0).status is LagStatus.UNKNOWN, "no history"
     empty = view(None, 0)
     history, now_ms = observed(*[empty] * 12)
     assert history.status(empty, now_ms).status is LagStatus.OK, "there is nothing to read"

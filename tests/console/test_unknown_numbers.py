@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from playwright.sync_api import Browser, expect
 
 from headrace.admin.topic_view import PartitionView
-from headrace.console.topics_api import topic_groups, topic_numbers
+from headrace.console.topics_api import TopicGroups, topic_numbers
 from headrace.errors import ErrorCode
 from headrace.testing.running import RunningBroker
 from tests.console.looking import Looking
@@ -38,10 +38,10 @@ def test_numbers_of_a_topic_say_which_partitions_are_missing() -> None:
 
 
 def test_groups_of_a_topic_are_unknown_before_they_are_observed() -> None:
-    assert topic_groups("t", [], "not yet") == {
+    assert TopicGroups([], "not yet").of("t") == {
         "groups": None, "groups_gap": "not yet", "lag": None, "lag_gap": "not yet",
     }  # fmt: skip
-    assert topic_groups("t", [], "") == {"groups": 0, "groups_gap": "", "lag": "0", "lag_gap": ""}
+    assert TopicGroups([], "").of("t") == {"groups": 0, "groups_gap": "", "lag": "0", "lag_gap": ""}
 
 
 def test_groups_and_sizes_that_the_cluster_refuses_are_unknown(
@@ -103,6 +103,9 @@ def test_a_lost_partition_makes_sums_incomplete(
         page.goto(f"/groups/{GROUP}")
         lag = page.locator(".card").filter(has_text="records not read")
         expect(lag).to_contain_text("at least 2: no end offset of 1 of 2 partitions")
+        partitions = page.get_by_role("table", name="Partitions").locator("tbody tr")
+        expect(partitions.nth(lost).locator("td").nth(6)).to_have_text("unknown")
+        expect(partitions.nth(1 - lost).locator("td").nth(6)).to_have_text("ok so far")
         looking.check_appearance("unknown-lag")
         page.goto(f"/topics/{TOPIC}/partitions")
         rows = page.get_by_role("table", name="Partitions").locator("tbody tr")

@@ -209,7 +209,7 @@ class _Series:
     def status(self, lag: int | None, now_ms: int) -> tuple[LagStatus, bool]:
         """The status, and whether the history is long enough for it."""
         if now_ms - self.times[0] < WINDOW_MS:
-            return LagStatus.OK, False
+            return LagStatus.UNKNOWN if lag is None else LagStatus.OK, False
         recent = [
             end
             for at, end in zip(self.times, self.ends, strict=True)
@@ -237,7 +237,10 @@ def _status(
     series = known.get(TopicPartition(row.topic, row.partition))
     # Without records there is nothing to read, whether an offset is committed or not.
     lag = 0 if row.caught_up or row.end == 0 else row.lag
-    status, complete = (LagStatus.OK, False) if series is None else series.status(lag, now_ms)
+    if series is None:
+        status, complete = LagStatus.UNKNOWN if lag is None else LagStatus.OK, False
+    else:
+        status, complete = series.status(lag, now_ms)
     return PartitionStatus(row.topic, row.partition, status, complete, row.lag)
 
 

@@ -78,6 +78,7 @@ async def get_group(request: ConsoleRequest) -> object:
                 "lag_seconds_note": row.delay_gap,
                 "member": row.owner and row.owner.client_id,
                 "status": statuses[row.topic, row.partition].status,
+                "status_complete": statuses[row.topic, row.partition].complete,
             }
             for row in view.partitions
         ],

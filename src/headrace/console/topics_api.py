@@ -1,13 +1,14 @@
 """Topics: list, numbers of the rows that are visible, one topic, create, change, delete.
 
-The list has names and partitions only, which are one request to the cluster. Sizes and record
-counts are asked for by the rows that a browser shows.
+The list has names, partitions and the groups that were observed, which are one request to the
+cluster. Sizes and record counts are asked for by the rows that a browser shows.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from headrace.admin.group_view import GroupView, total_lag
+from headrace.admin.group_view import GroupView, PartitionLag, total_lag
 from headrace.admin.topic_view import PartitionView, view_partitions
 from headrace.admin.volume import topic_volume
 from headrace.client.cluster import Cluster
@@ -33,6 +34,8 @@ DAY_MS = 86_400_000
 async def list_topics(request: ConsoleRequest) -> object:
     """All topics by name."""
     topics = await request.console.cluster.run(describe_topics)
+    observer = request.console.observer
+    groups = TopicGroups(observer.views.values(), observer.gap)
     return {
         "topics": [
             {
@@ -44,6 +47,7 @@ async def list_topics(request: ConsoleRequest) -> object:
                     len(part.isr) < len(part.replicas) for part in each.partitions.values()
                 ),
                 "offline": len(each.partitions) - len(each.led),
+                **groups.of(each.name),
             }
             for each in sorted(topics.values(), key=lambda each: each.name)
         ]
@@ -57,12 +61,7 @@ async def get_numbers(request: ConsoleRequest) -> object:
         raise HttpError(400, "The field topics must be a list of texts")
     if len(names) > MOST_NUMBERS:
         raise HttpError(400, f"Ask for at most {MOST_NUMBERS} topics at once")
-    found = await request.console.cluster.run(_numbers, names)
-    observer = request.console.observer
-    views = observer.views.values()
-    return {
-        name: numbers | topic_groups(name, views, observer.gap) for name, numbers in found.items()
-    }
+    return await request.console.cluster.run(_numbers, names)
 
 
 async def get_topic(request: ConsoleRequest) -> object:
@@ -153,6 +152,7 @@ async def get_topic_groups(request: ConsoleRequest) -> object:
                     **lag_fields(total_lag(rows, view.problem)),
                     "lag_seconds": max(delays, default=None),
                     "status": observer.status(view).status,
+                    "status_complete": observer.status(view).complete,
                 }
             )
     return {"groups": found, "problem": observer.problem}
@@ -174,20 +174,29 @@ async def get_volume(request: ConsoleRequest) -> object:
     }
 
 
-def topic_groups(topic: str, views: Iterable[GroupView], gap: str) -> dict[str, object]:
-    """How many groups read a topic, and the sum of their lags in it.
+class TopicGroups:
+    """How many groups read each topic, and the sums of their lags, as last observed."""
 
-    With a `gap` there may be more groups; without any view their number is unknown.
-    """
-    views = list(views)
-    reading = [view for view in views if any(row.topic == topic for row in view.partitions)]
-    refused = sum(bool(view.problem) for view in views)
-    if refused and not gap:
-        gap = f"the offsets of {refused} groups cannot be read"
-    if gap and not reading:
-        return {"groups": None, "groups_gap": gap, "lag": None, "lag_gap": gap}
-    rows = [row for view in reading for row in view.partitions if row.topic == topic]
-    return {"groups": len(reading), "groups_gap": gap, **lag_fields(total_lag(rows, gap))}
+    def __init__(self, views: Collection[GroupView], gap: str) -> None:
+        """With a `gap` there may be more groups; without any view their number is unknown."""
+        refused = sum(bool(view.problem) for view in views)
+        if refused and not gap:
+            gap = f"the offsets of {refused} groups cannot be read"
+        self._gap = gap
+        self._counts: Counter[str] = Counter()
+        self._rows: dict[str, list[PartitionLag]] = {}
+        for view in views:
+            self._counts.update({row.topic for row in view.partitions})
+            for row in view.partitions:
+                self._rows.setdefault(row.topic, []).append(row)
+
+    def of(self, topic: str) -> dict[str, object]:
+        """The fields of one topic."""
+        gap, count = self._gap, self._counts[topic]
+        if gap and not count:
+            return {"groups": None, "groups_gap": gap, "lag": None, "lag_gap": gap}
+        lag = total_lag(self._rows.get(topic, ()), gap)
+        return {"groups": count, "groups_gap": gap, **lag_fields(lag)}
 
 
 def _numbers(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[str, object]]:

@@ -17,7 +17,7 @@ export function GroupStatus({ status, complete }: { status: string; complete: bo
     <span title={`${MEANING[status] ?? ""}${complete ? "" : " Observed for a short time so far."}`}>
       <Badge kind={kind}>
         {status}
-        {!complete && " so far"}
+        {!complete && status !== "unknown" && " so far"}
       </Badge>
     </span>
   );

@@ -30,6 +30,7 @@ export function RecordView({ topic, partition, offset }: { topic: string; partit
             <dd>
               {timeText(row.timestamp)} <span class="muted">{row.append_time ? "set by the broker" : "set by the producer"}</span>
             </dd>
+            <Trace headers={row.headers} />
           </dl>
           {mayChange() && (
             <p>
@@ -62,5 +63,21 @@ export function RecordView({ topic, partition, offset }: { topic: string; partit
         </div>
       )}
     </Shown>
+  );
+}
+
+/** The trace of a record whose producer was traced: header `traceparent` of the W3C's Trace Context. */
+function Trace({ headers }: { headers: RecordRow["headers"] }): JSX.Element | null {
+  const text = headers.find((each) => each.name.toLowerCase() === "traceparent")?.value?.text ?? "";
+  const found = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})/.exec(text);
+  if (found === null || /^0+$/.test(found[1]!)) return null;
+  const sampled = (parseInt(found[3]!, 16) & 1) === 1;
+  return (
+    <>
+      <dt>Trace id</dt>
+      <dd>
+        <code>{found[1]}</code> <span class="muted">span {found[2]}{sampled ? "" : ", not recorded"}</span>
+      </dd>
+    </>
   );
 }

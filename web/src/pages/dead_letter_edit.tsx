@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { post, useData } from "../api";
-import { Dialog } from "../components/dialog";
+import { Dialog, consoleRequest } from "../components/dialog";
 import { Field } from "../components/field";
 import { notify } from "../components/notices";
 import { Shown } from "../components/states";
@@ -28,17 +28,17 @@ export function EditLetter({ topic, letter, onClose }: { topic: string; letter: 
   const info = useData<LetterInfo>(`${address}?target=${encodeURIComponent(target)}`);
   const [edits, setEdits] = useState<Record<string, string>>({});
   const resend = info.data?.resend ?? null;
+  const body: Record<string, unknown> = { target };
+  for (const name of ["key", "value"] as const) {
+    const text = edits[name];
+    if (text !== undefined) body[name] = { format: resend?.[name]?.format ?? "text", text };
+  }
   const submit = async () => {
-    const body: Record<string, unknown> = { target };
-    for (const name of ["key", "value"] as const) {
-      const text = edits[name];
-      if (text !== undefined) body[name] = { format: resend?.[name]?.format ?? "text", text };
-    }
     const sent = await post<{ topic: string }>(address, body);
     notify(`The letter was sent to ${sent.topic}.`);
   };
   return (
-    <Dialog title={`Edit and send partition ${letter.partition}, offset ${count(letter.offset)}`} action="Send" disabled={resend === null} onSubmit={submit} onClose={onClose}>
+    <Dialog title={`Edit and send partition ${letter.partition}, offset ${count(letter.offset)}`} action="Send" command={consoleRequest(address, body)} disabled={resend === null} onSubmit={submit} onClose={onClose}>
       <Field label="To topic" hint="Empty: the topic that it came from">
         <input type="text" value={target} autocomplete="off" spellcheck={false} onChange={(event) => setTarget(event.currentTarget.value)} />
       </Field>

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { post, type Long } from "../api";
-import { Dialog } from "../components/dialog";
+import { Dialog, consoleRequest } from "../components/dialog";
 import { Field, TextField } from "../components/field";
 import { notify } from "../components/notices";
 import { ShownLine } from "../components/shown_value";
@@ -30,9 +30,9 @@ export function SendBack({ topic, cause, onClose }: { topic: string; cause: Caus
     setPlan(null);
     change();
   };
+  const base = `/dead-letters/${encodeURIComponent(topic)}`;
+  const order = { target, cause: cause?.id ?? "", from_beginning: start === "all", rate };
   const submit = async (): Promise<void | "stay"> => {
-    const base = `/dead-letters/${encodeURIComponent(topic)}`;
-    const order = { target, cause: cause?.id ?? "", from_beginning: start === "all", rate };
     if (plan === null) {
       setPlan(await post<Plan>(`${base}/plan`, order));
       return "stay";
@@ -46,6 +46,7 @@ export function SendBack({ topic, cause, onClose }: { topic: string; cause: Caus
       action={plan === null ? "Show what would be sent" : "Send back"}
       dangerous={plan !== null}
       disabled={plan !== null && plan.send === "0" && plan.stopped === ""}
+      command={consoleRequest(`${base}/send`, order)}
       onSubmit={submit}
       onClose={onClose}
     >

@@ -33,6 +33,7 @@ export interface GroupPartition {
   lag_seconds_note: string | null;
   member: string | null;
   status: string;
+  status_complete: boolean;
 }
 
 export interface GroupInfo {
@@ -110,7 +111,7 @@ function Details({ data }: { data: GroupInfo }): JSX.Element {
           <span>records not read</span>
         </div>
         <div class="card">
-          <span class="figure">{data.lag_seconds === null ? "unknown" : durationText(data.lag_seconds * 1000)}</span>
+          <span class="figure">{data.lag_seconds === null ? "unknown" : `${data.lag_gap === "" ? "" : "at least "}${durationText(data.lag_seconds * 1000)}`}</span>
           <span>age of the oldest of them</span>
         </div>
         <div class="card">
@@ -153,7 +154,7 @@ function Details({ data }: { data: GroupInfo }): JSX.Element {
           { key: "end", title: "End", cell: (row) => (row.end === null ? "unknown" : count(row.end)), number: true, optional: true },
           { key: "lag", title: "Lag", cell: (row) => <Amount value={count(row.lag)} gap={lagGap(row)} />, compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true },
           { key: "seconds", title: "Lag in time", cell: (row) => <Seconds row={row} />, compare: byNumber((row) => row.lag_seconds), number: true },
-          { key: "status", title: "Status", cell: (row) => <GroupStatus status={row.status} complete />, compare: byText((row) => row.status) },
+          { key: "status", title: "Status", cell: (row) => <GroupStatus status={row.status} complete={row.status_complete} />, compare: byText((row) => row.status) },
           { key: "member", title: "Member", cell: (row) => row.member ?? "", compare: byText((row) => row.member ?? ""), optional: true },
         ]}
       />

@@ -95,7 +95,8 @@ function Browse({ topic }: { topic: string }): JSX.Element {
           {last?.stopped && <p class="muted">The page is shorter than usual: {last.stopped}.</p>}
           {more.error !== undefined && <p class="error">{more.error}</p>}
           {rows.length > 0 && (
-            <p>
+            <p class="toolbar">
+              <a href={`/api/topics/${encodeURIComponent(topic)}/download?${new URLSearchParams({ from, partitions: param("partitions") })}`}>Download as JSON lines</a>
               {ended ? (
                 <span class="muted">{from === "newest" ? "These are the oldest records." : "These are the newest records."}</span>
               ) : (

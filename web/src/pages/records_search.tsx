@@ -2,11 +2,12 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, get, type Long } from "../api";
 import { Field, TextField } from "../components/field";
+import { TimeField } from "../components/time_field";
 import { RecordTable } from "../components/record_table";
 import { bytes, count } from "../numbers";
 import { param, setParams } from "../router";
 import type { RecordRow } from "../records";
-import { durationText } from "../time";
+import { durationText, notATime, parseTime, timeText } from "../time";
 
 interface Progress {
   scanned: Long;
@@ -25,6 +26,8 @@ interface Running {
   stopped: string;
 }
 
+/** Why a search ended that has seen all records. */
+const FINISHED = "everything was searched";
 const NOTHING: Running = { progress: null, rows: [], startedAt: 0, tookMs: 0, stopped: "" };
 
 /** A search through a topic: what was scanned of how much, why it stopped, and how to go on. */
@@ -32,6 +35,9 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
   const [text, setText] = useState(param("q"));
   const [kind, setKind] = useState(param("kind") || "text");
   const [ignoreCase, setIgnoreCase] = useState(param("case") === "ignore");
+  const [since, setSince] = useState(timeText(param("since"), true, false));
+  const [until, setUntil] = useState(timeText(param("until"), true, false));
+  const [partitions, setPartitions] = useState(param("partitions"));
   const [running, setRunning] = useState<Running>(NOTHING);
   const [error, setError] = useState("");
   const [withoutLeader, setWithoutLeader] = useState<number[]>([]);
@@ -79,7 +85,10 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
 
   const submit = (event: Event) => {
     event.preventDefault();
-    setParams({ q: text, kind: kind === "text" ? "" : kind, case: ignoreCase ? "ignore" : "" });
+    const bounds = [since, until].map((each) => (each.trim() === "" ? "" : parseTime(each)));
+    const wrong = [since, until].find((_, index) => bounds[index] === null);
+    if (wrong !== undefined) return setError(notATime(wrong));
+    setParams({ q: text, kind: kind === "text" ? "" : kind, case: ignoreCase ? "ignore" : "", since: String(bounds[0]), until: String(bounds[1]), partitions: partitions.replaceAll(" ", "") });
     void start("");
   };
   const left = running.progress === null ? "" : Object.entries(running.progress.left).map(([partition, [from, to]]) => `${partition}:${from}:${to}`).join(",");
@@ -105,6 +114,9 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
             <input type="checkbox" checked={ignoreCase} onChange={(event) => setIgnoreCase(event.currentTarget.checked)} /> ignore case
           </label>
         )}
+        <TimeField label="From" value={since} onInput={setSince} />
+        <TimeField label="Until" value={until} onInput={setUntil} />
+        <TextField label="Partitions" value={partitions} onInput={setPartitions} placeholder="all" />
         <button type="submit" class="primary">
           Search
         </button>
@@ -126,7 +138,7 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
       )}
       {withoutLeader.length > 0 && <p class="error">Partitions without a leader are not searched: {withoutLeader.join(", ")}</p>}
       {running.startedAt > 0 && error === "" && <ProgressLine running={running} active={active} />}
-      {running.startedAt > 0 && (running.rows.length > 0 || !active) && error === "" && <RecordTable rows={running.rows} empty="No record matches." />}
+      {running.startedAt > 0 && (running.rows.length > 0 || !active) && error === "" && <RecordTable rows={running.rows} empty={running.progress?.done === FINISHED ? "No record matches." : "No record was found so far."} />}
     </>
   );
 }
@@ -156,7 +168,7 @@ function ProgressLine({ running, active }: { running: Running; active: boolean }
       <progress value={share} max={1} aria-label="Searched" />
       <span>
         {count(progress.scanned)} of {count(progress.total)} records searched, {count(progress.matched)} found, {bytes(progress.bytes)} read, {count(Math.round(perSecond))} a second
-        {remaining !== "" && `, ${remaining} left`}. {!active && `${progress.done === "everything was searched" ? "Finished" : "Stopped"}: ${running.stopped}.`}
+        {remaining !== "" && `, ${remaining} left`}. {!active && `${progress.done === FINISHED ? "Finished" : "Stopped"}: ${running.stopped}.`}
       </span>
     </div>
   );

@@ -20,12 +20,18 @@ interface Subjects {
   mode: string | null;
 }
 
+interface Reference {
+  name: string;
+  subject: string;
+  version: number;
+}
+
 interface Version {
   version: number;
   id: number;
   schema: string;
   schemaType?: string;
-  references?: { name: string; subject: string; version: number }[];
+  references?: Reference[];
 }
 
 interface SubjectInfo {
@@ -109,7 +115,7 @@ function SubjectPage({ subject }: { subject: string }): JSX.Element {
       </div>
       <Shown of={info}>{(data) => <Versions data={data} />}</Shown>
       {form === "register" && info.data !== undefined && (
-        <Register subject={subject} types={types.data?.types ?? ["AVRO"]} type={info.data.versions[0]?.schemaType ?? "AVRO"} text={info.data.versions[0]?.schema ?? ""} onClose={close} />
+        <Register subject={subject} types={types.data?.types ?? ["AVRO"]} type={info.data.versions[0]?.schemaType ?? "AVRO"} text={info.data.versions[0]?.schema ?? ""} references={info.data.versions[0]?.references ?? []} onClose={close} />
       )}
       {form === "compatibility" && info.data !== undefined && <Compatibility subject={subject} level={info.data.compatibility ?? "BACKWARD"} onClose={close} />}
       {form === "delete" && info.data !== undefined && <DeleteVersion data={info.data} onClose={close} />}
@@ -189,17 +195,28 @@ interface RegisterProps {
   types: string[];
   type: string;
   text: string;
+  /** Those of the version before; a new one usually needs them too. */
+  references?: Reference[];
   onClose: () => void;
 }
 
 /** A new version of a subject. Its compatibility is checked before it is registered. */
-function Register({ subject, types, type, text, onClose }: RegisterProps): JSX.Element {
+function Register({ subject, types, type, text, references = [], onClose }: RegisterProps): JSX.Element {
   const [name, setName] = useState(subject);
   const [kind, setKind] = useState(type);
   const [schema, setSchema] = useState(type === "PROTOBUF" ? text : formatJson(text).map((token) => token.text).join(""));
-  const [checked, setChecked] = useState<{ is_compatible: boolean; messages?: string[] } | null>(null);
-  const body = { schema, type: kind };
-  const check = async () => setChecked(await post(`/schemas/${encodeURIComponent(name)}/check`, body).then((found) => found as { is_compatible: boolean; messages?: string[] }).catch((error: unknown) => ({ is_compatible: false, messages: [error instanceof Error ? error.message : String(error)] })));
+  const [result, setChecked] = useState<{ is_compatible: boolean; messages?: string[]; of: string } | null>(null);
+  const body = { schema, type: kind, references };
+  const asked = JSON.stringify([name, body]);
+  // An answer that comes after an edit is about another text.
+  const checked = result?.of === asked ? result : null;
+  const check = async () => {
+    try {
+      setChecked({ ...(await post<{ is_compatible: boolean; messages?: string[] }>(`/schemas/${encodeURIComponent(name)}/check`, body)), of: asked });
+    } catch (error) {
+      setChecked({ is_compatible: false, messages: [error instanceof Error ? error.message : String(error)], of: asked });
+    }
+  };
   return (
     <Dialog
       title={subject === "" ? "Register schema" : `New version of ${subject}`}
@@ -220,8 +237,9 @@ function Register({ subject, types, type, text, onClose }: RegisterProps): JSX.E
           ))}
         </select>
       </Field>
+      {references.length > 0 && <p class="muted">It refers to {references.map((each) => `${each.name} (${each.subject}, version ${each.version})`).join(", ")}, as the version before.</p>}
       <p class="field-label">Schema</p>
-      <Editor label="Schema" value={schema} onInput={(value) => { setSchema(value); setChecked(null); }} />
+      <Editor label="Schema" value={schema} onInput={setSchema} />
       <p>
         <button type="button" disabled={name === ""} onClick={() => void check()}>
           Check compatibility
@@ -247,6 +265,7 @@ function Compatibility({ subject, level, onClose }: { subject: string; level: st
     <Dialog
       title={`Compatibility of ${subject}`}
       action="Change"
+      command={`headrace schemas config ${quoted(subject)} --compatibility ${value}`}
       onClose={onClose}
       onSubmit={async () => {
         await put(`/schemas/${encodeURIComponent(subject)}/compatibility`, { compatibility: value });
@@ -271,6 +290,7 @@ function DeleteVersion({ data, onClose }: { data: SubjectInfo; onClose: () => vo
       title={`Delete a version of ${data.subject}`}
       action="Delete"
       dangerous
+      command={`headrace schemas delete ${quoted(data.subject)} --version ${version} --yes`}
       onClose={onClose}
       onSubmit={async () => {
         await remove(`/schemas/${encodeURIComponent(data.subject)}/${version}`);

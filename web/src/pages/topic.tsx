@@ -127,6 +127,7 @@ interface TopicGroup {
   lag_gap: string;
   lag_seconds: number | null;
   status: string;
+  status_complete: boolean;
 }
 
 function TopicGroups({ name }: { name: string }): JSX.Element {
@@ -143,7 +144,7 @@ function TopicGroups({ name }: { name: string }): JSX.Element {
           empty={data.problem === "" ? "No consumer group reads this topic." : "No consumer group that is known reads this topic."}
           columns={[
             { key: "name", title: "Group", cell: (row) => <Link to={path("groups", row.name)}>{row.name}</Link>, compare: byText((row) => row.name) },
-            { key: "status", title: "Status", cell: (row) => <GroupStatus status={row.status} complete />, compare: byText((row) => row.status) },
+            { key: "status", title: "Status", cell: (row) => <GroupStatus status={row.status} complete={row.status_complete} />, compare: byText((row) => row.status) },
             { key: "members", title: "Members", cell: (row) => count(row.members), compare: byNumber((row) => row.members), number: true },
             { key: "lag", title: "Lag", cell: (row) => <Amount value={count(row.lag)} gap={row.lag_gap} />, compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true },
             { key: "seconds", title: "Lag in time", cell: (row) => (row.lag_seconds === null ? "unknown" : durationText(row.lag_seconds * 1000)), compare: byNumber((row) => row.lag_seconds), number: true },

@@ -17,10 +17,6 @@ interface Numbers {
   records_gap: string;
   bytes: Long | null;
   bytes_gap: string;
-  groups: number | null;
-  groups_gap: string;
-  lag: Long | null;
-  lag_gap: string;
 }
 
 const REFRESH_MS = 10_000;
@@ -68,8 +64,8 @@ export function TopicList(): JSX.Element {
               { key: "replicas", title: "Replicas", cell: (row) => row.replication_factor, compare: byNumber((row) => row.replication_factor), number: true, optional: true },
               { key: "records", title: "Records", cell: (row) => <Known of={numbers.of(row.name)} name="records" />, number: true },
               { key: "bytes", title: "Size", cell: (row) => <Known of={numbers.of(row.name)} name="bytes" />, number: true, optional: true },
-              { key: "groups", title: "Groups", cell: (row) => <Known of={numbers.of(row.name)} name="groups" />, number: true, optional: true },
-              { key: "lag", title: "Lag", cell: (row) => <Known of={numbers.of(row.name)} name="lag" />, number: true, optional: true },
+              { key: "groups", title: "Groups", cell: (row) => <Amount value={count(row.groups)} gap={row.groups_gap} />, compare: byNumber((row) => row.groups), number: true, optional: true },
+              { key: "lag", title: "Lag", cell: (row) => <Amount value={count(row.lag)} gap={row.lag_gap} />, compare: byNumber((row) => (row.lag === null ? null : BigInt(row.lag))), number: true, optional: true },
               { key: "state", title: "State", cell: (row) => <State row={row} />, compare: byNumber((row) => row.offline * 1000 + row.under_replicated) },
             ]}
           />
@@ -87,7 +83,7 @@ function State({ row }: { row: TopicRow }): JSX.Element {
 }
 
 /** One of the numbers of a row; nothing until they have come. */
-function Known({ of, name }: { of: Numbers | string | undefined; name: "records" | "bytes" | "groups" | "lag" }): JSX.Element | null {
+function Known({ of, name }: { of: Numbers | string | undefined; name: "records" | "bytes" }): JSX.Element | null {
   if (of === undefined) return null;
   if (typeof of === "string") return <Amount value={null} gap={of} />;
   const value = of[name];

@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import type { Long } from "../api";
 import { TopicList } from "./topic_list";
 import { RecordPage } from "./record";
 import { TopicPage } from "./topic";
@@ -10,6 +11,10 @@ export interface TopicRow {
   replication_factor: number;
   under_replicated: number;
   offline: number;
+  groups: number | null;
+  groups_gap: string;
+  lag: Long | null;
+  lag_gap: string;
 }
 
 /** `/topics`, `/topics/NAME`, `/topics/NAME/PART` and `/topics/NAME/PARTITION/OFFSET`. */
