@@ -914,6 +914,73 @@ def test_lists_leave_out_what_those_of_kafka_leave_out(headrace: Secured, kafka:
     assert all(len(different) > 1 for different in seen.values()), seen
 
 
+PATTERNS: dict[str, list[dict[str, Any]]] = {
+    "prefixed": [{"resource_pattern_type": PatternType.PREFIXED, "cut": 1}],
+    "everything": [{"resource_name": "*"}],
+    "a star as a prefix": [{"resource_name": "*", "resource_pattern_type": PatternType.PREFIXED}],
+    "this host": [{"host": "127.0.0.1"}],
+    "another host": [{"host": "10.0.0.7"}],
+    "every user": [{"principal": "User:*"}],
+    "another user": [{"principal": "User:bob"}],
+    "denied by a prefix": [
+        {},
+        {"permission_type": AclPermission.DENY, "resource_pattern_type": 4, "cut": 1},
+    ],
+    "denied everywhere": [{}, {"permission_type": AclPermission.DENY, "resource_name": "*"}],
+    "denied from another host": [{}, {"permission_type": AclPermission.DENY, "host": "10.0.0.7"}],
+    "every operation": [{"operation": AclOperation.ALL}],
+    "another operation denied": [
+        {"operation": AclOperation.ALL},
+        {"operation": AclOperation.DELETE, "permission_type": AclPermission.DENY},
+    ],
+}  # fmt: skip
+PATTERNED = [
+    one
+    for one in CASES
+    if str(one) in ("produce", "offset_commit", "init_producer_id", "delete_acls", "list_offsets")
+]
+
+
+def patterned_rows(case: Case, changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for (kind, name), operation in case.rights:
+        for change in changes:
+            row = {
+                "resource_type": kind, "resource_name": name, "resource_pattern_type": 3,
+                "principal": f"User:{ALICE}", "host": "*", "operation": AclOperation[operation],
+                "permission_type": AclPermission.ALLOW, **change,
+            }  # fmt: skip
+            cut = row.pop("cut", None)
+            if kind is ResourceType.CLUSTER:  # has one name only
+                row |= {"resource_name": name, "resource_pattern_type": 3}
+            elif cut:
+                row["resource_name"] = name[:cut]
+            rows.append(row)
+    return rows
+
+
+@pytest.mark.java
+def test_rules_of_every_pattern_and_host_decide_as_in_kafka(
+    headrace: Secured, kafka: Secured
+) -> None:
+    def answer(broker: Secured, case: Case) -> list[int]:
+        with broker.connect() as connection:
+            return codes(ask(connection, case))
+
+    decided = []
+    for case in PATTERNED:
+        for title, changes in PATTERNS.items():
+            rows = patterned_rows(case, changes)
+            for broker in (headrace, kafka):
+                broker.set_rows(rows)
+            found = agree(
+                partial(answer, headrace, case), partial(answer, kafka, case), (str(case), title)
+            )
+            assert isinstance(found, list)
+            decided.append(bool(set(found) & REFUSED))
+    assert 15 < sum(decided) < len(decided) - 15
+
+
 @pytest.mark.java
 def test_a_topic_deleted_by_its_id_has_no_name_for_those_who_may_not_see_it(
     headrace: Secured, kafka: Secured
