@@ -30,7 +30,7 @@ class PushedMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class PushedMetrics:
+class PushedPage:
     """What one broker has, by client, or why it cannot be read."""
 
     source: str
@@ -42,7 +42,7 @@ class PushedMetrics:
     """Values beyond the limit."""
 
 
-def read_pushed_metrics(url: str) -> PushedMetrics:
+def read_pushed_metrics(url: str) -> PushedPage:
     """The pushed metrics of a broker's page; a page that cannot be read has a `problem`."""
     shown = without_login(url)
     try:
@@ -50,16 +50,16 @@ def read_pushed_metrics(url: str) -> PushedMetrics:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             text = answer.read(MOST_PAGE_BYTES + 1)
     except urllib.error.HTTPError as error:
-        return PushedMetrics(shown, f"{shown} answered with status {error.code}", {})
+        return PushedPage(shown, f"{shown} answered with status {error.code}", {})
     except OSError as error:
         reason = getattr(error, "reason", error)
-        return PushedMetrics(shown, f"{shown} does not answer: {reason}", {})
+        return PushedPage(shown, f"{shown} does not answer: {reason}", {})
     if len(text) > MOST_PAGE_BYTES:
-        return PushedMetrics(shown, f"{shown} has more than {MOST_PAGE_BYTES} bytes", {})
+        return PushedPage(shown, f"{shown} has more than {MOST_PAGE_BYTES} bytes", {})
     return parse_pushed_metrics(shown, text.decode(errors="replace").splitlines())
 
 
-def parse_pushed_metrics(source: str, lines: Iterable[str]) -> PushedMetrics:
+def parse_pushed_metrics(source: str, lines: Iterable[str]) -> PushedPage:
     """The pushed metrics among the lines of a page."""
     clients: dict[tuple[str, str], list[PushedMetric]] = {}
     count = 0
@@ -67,7 +67,7 @@ def parse_pushed_metrics(source: str, lines: Iterable[str]) -> PushedMetrics:
         count += 1
         if count <= MOST_SERIES:
             clients.setdefault(client, []).append(metric)
-    return PushedMetrics(source, "", clients, max(0, count - MOST_SERIES))
+    return PushedPage(source, "", clients, max(0, count - MOST_SERIES))
 
 
 def _series(lines: Iterable[str]) -> Iterator[tuple[tuple[str, str], PushedMetric]]:

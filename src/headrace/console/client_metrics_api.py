@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from headrace.admin.pushed_metrics import PushedMetrics, read_pushed_metrics
+from headrace.admin.pushed_metrics import PushedPage, read_pushed_metrics
 from headrace.client.cluster import Cluster
 from headrace.client.configs import alter_configs, describe_configs, list_client_metrics
 from headrace.console.console_request import ConsoleRequest, whole_number
@@ -77,14 +77,14 @@ async def get_client(request: ConsoleRequest) -> object:
     return {"metrics": rows, **_gaps(pages)}
 
 
-async def _pages(request: ConsoleRequest) -> list[PushedMetrics]:
+async def _pages(request: ConsoleRequest) -> list[PushedPage]:
     urls = request.console.options.metrics_urls
     if not urls:
         raise HttpError(501, NO_ADDRESS)
     return await asyncio.gather(*(asyncio.to_thread(read_pushed_metrics, url) for url in urls))
 
 
-def _gaps(pages: list[PushedMetrics]) -> dict[str, object]:
+def _gaps(pages: list[PushedPage]) -> dict[str, object]:
     return {
         "problems": [page.problem for page in pages if page.problem],
         "left_out": sum(page.left_out for page in pages),
