@@ -84,6 +84,21 @@ TESTED_ELSEWHERE = {
     "max.connections.per.ip.overrides": "tests/broker/quotas/test_connection_limits.py",
     "leader.replication.throttled.rate": "tests/replication/test_throttle.py",
     "replica.alter.log.dirs.io.max.bytes.per.second": "tests/broker/test_moves.py",
+    **dict.fromkeys(
+        (
+            "ssl.key.password",
+            "ssl.keystore.certificate.chain",
+            "ssl.keystore.key",
+            "ssl.keystore.location",
+            "ssl.keystore.password",
+            "ssl.keystore.type",
+            "ssl.truststore.certificates",
+            "ssl.truststore.location",
+            "ssl.truststore.password",
+            "ssl.truststore.type",
+        ),
+        "tests/security/test_dynamic_certificates.py",
+    ),
 }
 
 

@@ -97,6 +97,14 @@ class Authority:
         return Issued(key, signed, self.certificate)
 
 
+def trust_store(certificates: Sequence[x509.Certificate], password: str) -> bytes:
+    """A PKCS12 file with certificates and no key."""
+    return pkcs12.serialize_key_and_certificates(
+        None, None, None, list(certificates),
+        serialization.BestAvailableEncryption(password.encode()),
+    )  # fmt: skip
+
+
 def write(path: Path, *texts: str) -> str:
     """Write a file in one step, as renewing tools do."""
     new = path.with_suffix(".new")

@@ -25,7 +25,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig, parse_bootstrap
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import i8
-from tests.security.authority import Authority, Issued, write
+from tests.security.authority import Authority, Issued, trust_store, write
 from tests.security.tls_broker import Served
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.ports import free_port
@@ -358,6 +358,30 @@ def test_a_certificate_that_other_brokers_would_not_trust_is_refused(
     assert broker.alter({f"{PREFIX}ssl.truststore.location": both}) == (ErrorCode.NONE, "")
     assert broker.alter({LOCATION: path}) == (ErrorCode.NONE, "")
     assert broker.serial() != before
+
+
+def test_trusted_certificates_change_in_every_form(start: Callable[..., Secured]) -> None:
+    broker = start(inter_broker_listener_name="SSL")
+    foreign = Authority("Another CA")
+    path = broker.store("foreign.pem", foreign.issue("CN=broker"))
+    store = broker.folder / "both.p12"
+    both = [each.certificate for each in (broker.authority, foreign)]
+    store.write_bytes(trust_store(both, SECRET))
+    trusted = {
+        f"{PREFIX}ssl.truststore.location": str(store),
+        f"{PREFIX}ssl.truststore.type": "PKCS12",
+        f"{PREFIX}ssl.truststore.password": "wrong",
+    }
+    code, message = broker.alter({**trusted})
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "ssl.truststore.password is wrong" in message
+    trusted[f"{PREFIX}ssl.truststore.password"] = SECRET
+    assert broker.alter({**trusted}) == (ErrorCode.NONE, "")
+    assert broker.alter({LOCATION: path}) == (ErrorCode.NONE, "")
+    text = "".join([broker.authority.pem, foreign.pem])
+    code, message = broker.alter({f"{PREFIX}ssl.truststore.certificates": text})
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "set only one of" in message
 
 
 def test_a_later_change_of_the_file_is_still_noticed(start: Callable[..., Secured]) -> None:
