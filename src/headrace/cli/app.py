@@ -26,7 +26,6 @@ EPILOG = f"""[bold]Examples[/bold]
   echo 'alice:hello' | headrace produce clicks --key-separator :
   headrace consume clicks --from beginning              stops at the end; -f keeps following
   headrace topics describe clicks --json | jq .partitions
-  headrace bench --records 1000000 --size 100
 
 [bold]Which cluster[/bold]  --bootstrap HOST:PORT on every command, or the environment variable
                HEADRACE_BOOTSTRAP; otherwise localhost:9092. TLS and logins: --client-config
