@@ -73,7 +73,11 @@ def test_a_line_is_read_and_written() -> None:
 def test_nothing_between_delimiters_is_null_and_quotes_are_an_empty_string() -> None:
     of = source("k string key, a string, b string, c int", value="DELIMITED", delimiter="|")
     assert read(of, b"k", b'|""|').values == ("k", None, "", None)
+    assert read(of, b"k", b"").values == ("k", None, None, None)
     assert RowWriter(of).write({"b": ""})[1] == b'|""|'
+    octets = source("k string key, a binary, b binary", value="DELIMITED")
+    assert RowWriter(octets).write({"a": b""})[1] == b'"",'
+    assert read(octets, b"k", b'"",').values == ("k", b"", None)
     assert read(of, b"k", b'"a\nb|"||7').values == ("k", "a\nb|", None, 7)
 
 

@@ -24,6 +24,8 @@ def fields_reader(
     parts = [_field_reader(kind, name) for name, kind in columns]
 
     def read(line: str) -> list[object]:
+        if not line:
+            return [None] * len(parts)
         fields = split(line, delimiter)
         if len(fields) != len(parts):
             raise WrongValue(f"{len(fields)} fields instead of {len(parts)}")
@@ -131,7 +133,7 @@ _WRITERS: dict[str, Callable[[Any], str]] = {
     "float": float_text,
     "double": double_text,
     "decimal": lambda value: f"{value:f}",
-    "binary": lambda value: base64.b64encode(value).decode(),
+    "binary": lambda value: base64.b64encode(value).decode() or '""',
     "date": lambda value: str(days(value)),
     "time": lambda value: str(time_micros(value) // 1000),
     "timestamp": lambda value: str(milliseconds(value)),

@@ -2,21 +2,17 @@
 
 import base64
 import json
-import json.encoder
 import math
-import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from headrace.sql.records.java_numbers import double_text, float_text
+from headrace.sql.records.json_texts import quoted
 from headrace.sql.records.types import INTEGERS, ColumnType
 from headrace.sql.records.values import days, milliseconds, time_micros
 
 WriteDocument: TypeAlias = Callable[[Any], str]
 """Of a value that is not null."""
-
-_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
-_quote = json.encoder.encode_basestring
 
 
 def document_writer(kind: ColumnType) -> WriteDocument:
@@ -31,19 +27,6 @@ def document_writer(kind: ColumnType) -> WriteDocument:
     if kind.kind == "map":
         return _map(kind)
     return _SCALARS[kind.kind]
-
-
-def quoted(text: str) -> str:
-    """A string; Jackson writes the letters of escapes in upper case."""
-    found: str = _quote(text)
-    if "\\u" in found:
-        return _ESCAPE.sub(_upper, found)
-    return found
-
-
-def _upper(escape: re.Match[str]) -> str:
-    found = escape[0]
-    return f"\\u{found[2:].upper()}" if found.startswith("\\u") else found
 
 
 def _or_null(write: WriteDocument) -> WriteDocument:

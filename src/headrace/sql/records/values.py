@@ -7,7 +7,6 @@ not a number here, as in Spark.
 import base64
 import binascii
 import datetime
-import json
 import math
 import re
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from headrace.sql.records.errors import WrongValue
 from headrace.sql.records.java_numbers import to_float
+from headrace.sql.records.json_texts import any_text
 from headrace.sql.records.moments import date_of_text, timestamp_of_text
 from headrace.sql.records.types import INTEGERS, ColumnType, Convert
 
@@ -165,7 +165,7 @@ def _string(kind: ColumnType, path: str) -> Convert:
         if isinstance(value, str):
             return value
         if isinstance(value, bool | int | float | Decimal | list | dict):
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+            return any_text(value)
         raise _wrong(path, kind, value)
 
     return convert

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from headrace.sql.records.json_writing import quoted
+from headrace.sql.records.json_texts import quoted
 from headrace.sql.records.types import INTEGERS, ColumnType
 from headrace.sql.records.values import (
     date_of,
