@@ -96,6 +96,7 @@ def test_other_documents_are_read_as_spark_reads_them(
         ("struct<a: int>", b"[]"),
         ("struct<a: int>", b'{"a": "x"}'),
         ("map<string,int>", b"5"),
+        ("map<string,int>", b"[]"),
     ],
 )
 def test_a_document_of_another_type_is_unreadable(kind: str, document: bytes) -> None:

@@ -107,12 +107,12 @@ class RegisteredReading:
 
     def _rows(self, array: pa.Array) -> list[Sequence[object] | WrongValue]:
         if not self._is_wrapped(array.type):
-            return [_converted((value,), self._columns) for value in array.to_pylist()]
+            return [_converted((value,), self._columns) for value in _values(array)]
         names = [_field(array.type, name) for name, _ in self._columns]
         nothing: dict[str, object] = {}
         return [
             _converted([(row or nothing).get(name) for name in names], self._columns)
-            for row in array.to_pylist()
+            for row in _values(array)
         ]
 
     def _is_wrapped(self, kind: pa.DataType) -> bool:
@@ -122,6 +122,10 @@ class RegisteredReading:
             return True
         has_field = kind.get_field_index(_field(kind, self._columns[0][0])) >= 0
         return has_field or not self._declared_struct
+
+
+def _values(array: pa.Array) -> list[Any]:
+    return cast("list[Any]", array.to_pylist(maps_as_pydicts="lossy"))
 
 
 def _field(kind: pa.DataType, name: str) -> str:

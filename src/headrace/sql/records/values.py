@@ -9,8 +9,9 @@ import binascii
 import datetime
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any
 
 from headrace.sql.records.errors import WrongValue
 from headrace.sql.records.java_numbers import to_float
@@ -281,9 +282,15 @@ def _map(kind: ColumnType, path: str) -> Convert:
     key = converter(kind.keys, f"{path} (key)")
     inner = converter(kind.items, f"{path}{{}}")
 
+    has_names = kind.keys.kind == "string"
+
     def convert(value: object) -> object:
-        pairs = value.items() if isinstance(value, dict) else value
-        if not isinstance(pairs, list | type({}.items())):
+        # Maps with other keys than strings are lists of pairs in JSON.
+        if isinstance(value, dict):
+            pairs: Iterable[Any] = value.items()
+        elif isinstance(value, list) and not has_names:
+            pairs = value
+        else:
             raise _wrong(path, kind, value)
         try:
             return {key(name): None if each is None else inner(each) for name, each in pairs}
