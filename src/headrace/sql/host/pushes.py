@@ -112,6 +112,7 @@ class _Push:
         self._ended = threading.Event()
         """The client has all rows, or has gone."""
         self._query: Any = None
+        self._started = threading.Event()
 
     def run(self, rows: DataFrame, mode: str, ended: Callable[[], None]) -> None:
         """Start the query; `ended` is called at its end."""
@@ -119,6 +120,7 @@ class _Push:
         writer = writer.option("checkpointLocation", str(self._folder))
         writer = writer.queryName(f"push-{self._name}")
         self._query = writer.trigger(processingTime=f"{INTERVAL_MS} milliseconds").start()
+        self._started.set()
         threading.Thread(target=self._watch, args=(ended,), daemon=True).start()
 
     def stop(self) -> None:
@@ -145,8 +147,7 @@ class _Push:
                 threading.Thread(target=self._query_stopped, daemon=True).start()
 
     def _query_stopped(self) -> None:
-        while self._query is None:
-            pass
+        self._started.wait()
         self._query.stop()
 
     def _watch(self, ended: Callable[[], None]) -> None:

@@ -19,6 +19,7 @@ from headrace.sql.host.output import EpochWriter, append_options
 from headrace.sql.host.plan_frames import plan_rows
 from headrace.sql.host.processing_log import ProcessingLog
 from headrace.sql.host.progress_listener import StatementListener
+from headrace.sql.host.replacing import remember_plan
 from headrace.sql.host.settings import SqlDriverSettings
 from headrace.sql.host.views import streaming_views
 from headrace.sql.host.writing import written_rows
@@ -113,6 +114,7 @@ class SqlQueries:
         rows = plan_rows(spark, spec.plan, spec.sources, spec.functions, views)
         checkpoint = settings.checkpoint(spec.id, spec.generation)
         writer = self._writer(rows, spec, checkpoint)
+        remember_plan(checkpoint, spec)
         interval = int(spec.properties.get(TRIGGER_MS, DEFAULT_TRIGGER_MS))
         return (
             writer.queryName(spec.id)
