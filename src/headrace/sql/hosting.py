@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from headrace.sql.plans import QueryPlan, plan_from_json, plan_to_json
-from headrace.sql.sources import Source, source_from_json, source_to_json
+from headrace.sql.sources import SqlSource, source_from_json, source_to_json
 
 START = "start"
 """The property of a query with the position of its first epoch: `earliest`, or offsets as JSON by
@@ -48,9 +48,9 @@ class QuerySpec:
 
     id: str
     """Such as `CTAS_totals_3`; its consumer group is `sql-<id>`."""
-    target: Source
+    target: SqlSource
     plan: QueryPlan
-    sources: tuple[Source, ...]
+    sources: tuple[SqlSource, ...]
     """Those that the plan reads, and nothing else."""
     generation: int = 0
     """The number of the checkpoint. A new one starts at the property `start`."""
@@ -165,7 +165,7 @@ class SqlHosting(Protocol):
         """The state of a query; UNKNOWN if it was not started."""
 
     async def analyse(
-        self, plan: QueryPlan, sources: Sequence[Source], functions: Sequence[FunctionSpec] = ()
+        self, plan: QueryPlan, sources: Sequence[SqlSource], functions: Sequence[FunctionSpec] = ()
     ) -> Analysis:
         """Spark's analysis, nothing is run; QueryRefused, HostUnavailable."""
 
@@ -175,7 +175,7 @@ class SqlHosting(Protocol):
     async def push(
         self,
         plan: QueryPlan,
-        sources: Sequence[Source],
+        sources: Sequence[SqlSource],
         properties: Mapping[str, str],
         functions: Sequence[FunctionSpec] = (),
     ) -> PushedRows:
@@ -184,7 +184,7 @@ class SqlHosting(Protocol):
     async def batch(
         self,
         plan: QueryPlan,
-        sources: Sequence[Source],
+        sources: Sequence[SqlSource],
         functions: Sequence[FunctionSpec] = (),
         limit: int | None = None,
     ) -> BatchRows:

@@ -99,9 +99,6 @@ class SqlSource:
         return next((each for each in self.columns if each.name.casefold() == wanted), None)
 
 
-Source = SqlSource
-
-
 def source_to_json(source: SqlSource) -> dict[str, Any]:
     return asdict(source)
 

@@ -245,7 +245,7 @@ def test_or_replace_keeps_the_checkpoint_or_refuses_with_the_ways_out(
         running.host.replace_refusal = None
     assert "the value of the state has another schema" in failed["message"]
     assert "WITH (start='earliest')" in failed["message"]
-    assert "CREATE REPLAY" in failed["message"]
+    assert "_v2 WITH (start='earliest') AS SELECT" in failed["message"]
     assert "total" in running.host.specs[query].plan.sql, "the old query runs"
     running.sql(f"CREATE OR REPLACE TABLE {totals} WITH (start='earliest') {select};")
     assert running.host.specs[query].generation == 1

@@ -94,7 +94,7 @@ class SqlShell:
                 self.variables.pop(name, None)
             case sql.RunScript(path=path):
                 self.run_file(path, depth + 1)
-            case sql.Spool(path=path):
+            case sql.SpoolOutput(path=path):
                 self.close()
                 if path is not None:
                     try:

@@ -166,7 +166,7 @@ class Executor:
                 return [await functions.create_function(server, statement)]
             case sql.DropFunction():
                 return [await functions.drop_function(server, statement)]
-            case sql.RunScript() | sql.Spool():
+            case sql.RunScript() | sql.SpoolOutput():
                 raise StatementRefused("RUN SCRIPT and SPOOL are statements of `headrace sql` only")
             case sql.AlterSystem():
                 raise StatementRefused(

@@ -233,8 +233,8 @@ async def _replacement(
                 f"The new query cannot continue with the state of {old.id}: {error}. "
                 f"The query was not changed. Begin again in place with CREATE OR REPLACE {what} "
                 f"{stored.name} WITH (start='earliest') AS SELECT ..., or 'latest' or 'now'; or "
-                f"build the new version beside it: CREATE REPLAY {stored.name}_v2 OF "
-                f"{stored.name} FROM EARLIEST AS SELECT ..."
+                f"build the new version beside it: CREATE {what} {stored.name}_v2 "
+                "WITH (start='earliest') AS SELECT ..."
             ) from None
         except HostUnavailable as error:
             raise StatementRefused(

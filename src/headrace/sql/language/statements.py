@@ -208,15 +208,12 @@ Statement = (
     | UnsetProperty
 )  # fmt: skip
 
-Spool = SpoolOutput
-
 __all__ = [
     "AlterSource", "AlterSystem", "AssertSchema", "AssertTopic", "CompareReplay", "CreateAs",
     "CreateConnector", "CreateFunction", "CreateReplay", "CreateSource", "CreateType",
     "DefineVariable", "DescribeConnector", "DescribeFunction", "DescribeReplay", "DescribeSource",
     "DropConnector", "DropFunction", "DropReplay", "DropSource", "DropType", "ExplainQuery",
     "InsertSelect", "InsertValues", "ListObjects", "PauseQuery", "PrintTopic", "ResumeQuery",
-    "RollbackReplay", "RunScript", "Select", "SelectStatement", "SetProperty", "Spool",
-    "SpoolOutput", "Statement",
-    "SwitchReplay", "TerminateQuery", "UndefineVariable", "UnsetProperty",
+    "RollbackReplay", "RunScript", "Select", "SelectStatement", "SetProperty", "SpoolOutput",
+    "Statement", "SwitchReplay", "TerminateQuery", "UndefineVariable", "UnsetProperty",
 ]  # fmt: skip
