@@ -364,3 +364,13 @@ def test_sequence_numbers_are_waited_for(running: RunningSql) -> None:
     number = made["commandSequenceNumber"]
     (listed,) = running.sql("LIST STREAMS;", commandSequenceNumber=number)
     assert name in [each["name"] for each in listed["streams"]]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["CREATE REPLAY {0}_v2 OF {0} FROM EARLIEST AS SELECT * FROM {0};", "ROLLBACK {0};"],
+)
+def test_a_replay_is_refused_with_the_way_that_works(running: RunningSql, statement: str) -> None:
+    failed = running.refused(statement.format(_orders(running)))
+    assert "not supported yet" in failed["message"]
+    assert "WITH (start='earliest')" in failed["message"]

@@ -173,7 +173,10 @@ class Executor:
                     "ALTER SYSTEM is not supported: settings of the server are in its command line "
                     "and its settings file"
                 )
-        raise StatementRefused(f"{type(statement).__name__} is not supported by this server")
+        raise StatementRefused(
+            "Replays are not supported yet. To try a new version of a query, create it with "
+            "another name and WITH (start='earliest'), and compare both with pull queries"
+        )
 
     def _remember(self, result: Mapping[str, object]) -> None:
         command, status = result.get("commandId"), result.get("commandStatus")
