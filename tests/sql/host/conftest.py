@@ -81,7 +81,9 @@ class SqlUnderTest:
 
     def create(self, topic: str, partitions: int = 2) -> str:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(topic, partitions)])[topic].result(60)
+        # Records have times of 1970, which retention would delete.
+        new = NewTopic(topic, partitions, config={"retention.ms": "-1"})
+        admin.create_topics([new])[topic].result(60)
         return topic
 
     def send(
