@@ -285,7 +285,8 @@ def _of_field(text: Column, kind: DataType, column: SqlColumn) -> Column:
     if isinstance(kind, TimestampType | TimestampNTZType | DateType):
         return moment_of_text(text, kind)
     if isinstance(kind, BinaryType):
-        return F.try_to_binary(text, F.lit("base64"))
+        octets = F.try_to_binary(text, F.lit("base64"))
+        return F.when(text == _EMPTY_FIELD, F.lit(b"")).otherwise(octets)
     if kind.simpleString().partition("<")[0] in ("array", "map", "struct"):
         raise QueryRefused(
             f"{column.name} is {column.type}, which the format DELIMITED does not have"
