@@ -163,6 +163,7 @@ def _watch(
             pipeline.crash()
             pipeline.start()
             remark = "Spark was killed and started again"
+            show(seen.view(remark))
 
 
 def _settle(seen: Observation, pipeline: Pipeline, show: Show) -> None:
@@ -188,12 +189,12 @@ def shown(console: Console) -> Iterator[Show]:
             yield lambda view: live.update(screen.drawn(view), refresh=True)
         return
     began = time.monotonic()
-    due = began
+    due, remark = began, ""
 
     def tell(view: screen.View) -> None:
-        nonlocal due
-        if time.monotonic() >= due:
-            due += LINE_EVERY_S
+        nonlocal due, remark
+        if time.monotonic() >= due or view.remark != remark:
+            due, remark = time.monotonic() + LINE_EVERY_S, view.remark
             console.print(screen.line(view, time.monotonic() - began), soft_wrap=True)
 
     yield tell
