@@ -112,7 +112,10 @@ def test_changes_are_made_in_the_name_of_the_user(own_login: HeadraceConsole) ->
         # The role is the upper bound for everybody, super users included.
         assert admin.get("/acls").status_code == 403
     changes = [each for each in _audit(own_login) if each["event"] == "console_change"]
-    assert {each["principal"] for each in changes} == {f"User:{ADMIN}"}
+    assert {(each["principal"], each["result"]) for each in changes} == {
+        (f"User:{ALICE}", "failed"),
+        (f"User:{ADMIN}", "done"),
+    }
 
 
 @pytest.mark.parametrize(
