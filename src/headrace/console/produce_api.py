@@ -95,7 +95,7 @@ async def _part(
         if getattr(hidden, name) != original:
             raise HttpError(
                 422,
-                f"The {name} has masked fields; it can be copied as it is or written anew, but not "
+                f"The {name} has masked fields; it can be copied as it is or replaced, but not "
                 "edited",
             )
     return encoded
