@@ -113,7 +113,7 @@ $(VENV)/.console: $(shell find web -path web/node_modules -prune -o -type f -pri
 	@PYTHON="$(PYTHON)" scripts/build-console
 	@touch $@
 
-$(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/java/zookeeper.pom.xml scripts/java/hadoop.pom.xml scripts/java/kafka-connect.pom.xml scripts/java/spark-avro.pom.xml scripts/moto-requirements.txt scripts/fetch-java-tools scripts/fetch-moto scripts/debian-packages | $(VENV)/bin/python
+$(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/java/zookeeper.pom.xml scripts/java/hadoop.pom.xml scripts/java/spark-avro.pom.xml scripts/moto-requirements.txt scripts/fetch-java-tools scripts/fetch-moto scripts/debian-packages | $(VENV)/bin/python
 	@scripts/debian-packages kcat openjdk-17-jre-headless maven prometheus chromium fonts-dejavu-core || true
 	@scripts/debian-packages krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit || true
 	@scripts/debian-packages sslscan testssl.sh || true

@@ -125,7 +125,7 @@ def throughput(cluster: Side, topic: str, records: int) -> float:
     for count in (records // 5, records):
         done = run_tool(
             "kafka-producer-perf-test", *options, "--num-records", str(count),
-            "--producer-props", *given, timeout_s=600,
+            "--command-property", *given, timeout_s=600,
         )  # fmt: skip
     found = re.findall(r"([0-9.]+) records/sec", done.stdout)
     return float(found[-1])

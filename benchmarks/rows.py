@@ -141,7 +141,8 @@ def end_to_end_latency(broker: Broker, effort: Effort) -> float:
     with temporary_topic(broker) as topic:
         done = run_tool(
             "kafka-e2e-latency",
-            *(broker.bootstrap, topic, str(messages), "1", "100"),
+            *("--bootstrap-server", broker.bootstrap, "--topic", topic),
+            *("--num-records", str(messages), "--producer-acks", "1", "--record-size", "100"),
             options=TOOL_OPTIONS,
             timeout_s=120,
             check=False,  # after its last line it commits offsets, which needs consumer groups
@@ -164,7 +165,7 @@ def _producer_performance(
         "kafka-producer-perf-test",
         *("--topic", topic, "--num-records", str(records)),
         *("--record-size", "100", "--throughput", "-1", *options),
-        *("--producer-props", f"bootstrap.servers={broker.bootstrap}", f"acks={acks}"),
+        *("--command-property", f"bootstrap.servers={broker.bootstrap}", f"acks={acks}"),
         *("linger.ms=5", "batch.size=65536"),
         options=TOOL_OPTIONS,
         timeout_s=120,

@@ -30,7 +30,7 @@ from benchmarks.connect.workers import NAMES, Worker
 from benchmarks.processes import BUSY_CORES, busy_cores
 from benchmarks.sides import fresh_broker
 from tests.support.databases import PostgresqlServer, postgresql_programs
-from tests.support.kafka_connect_worker import connect_version
+from tests.support.java import kafka_version
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
@@ -125,7 +125,7 @@ def markdown() -> list[str]:
         "",
         "## Connectors",
         "",
-        f"`headrace connect` beside Kafka Connect {connect_version()} with Debezium's connectors:",
+        f"`headrace connect` beside Kafka Connect {kafka_version()} with Debezium's connectors:",
         "the same configurations on one broker, warm, in turns. CPU time is that of the worker",
         "with all its processes. Repeat with `python -m benchmarks.connect --write`.",
     ]

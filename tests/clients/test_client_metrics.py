@@ -98,7 +98,7 @@ def java_client(tool: str, *arguments: str) -> Iterator[IO[bytes]]:
 @pytest.mark.java
 def test_javas_producers_and_consumers_push_their_metrics(measured: Measured) -> None:
     address = ("--bootstrap-server", measured.bootstrap, "--topic", "java")
-    client = ("--producer-property", "client.id=java-producer")
+    client = ("--command-property", "client.id=java-producer")
     with java_client("kafka-console-producer", *address, *client) as lines:
         lines.write(b"1\n2\n3\n")
         lines.flush()
@@ -106,7 +106,7 @@ def test_javas_producers_and_consumers_push_their_metrics(measured: Measured) ->
             measured.page,
             lambda one: one[0] == "org_apache_kafka_producer_record_send_total" and one[2] == 3,
         )
-    member = ("--consumer-property", "client.id=java-consumer", "--group", "java-group")
+    member = ("--command-property", "client.id=java-consumer", "--group", "java-group")
     with java_client("kafka-console-consumer", *address, *member, "--from-beginning"):
         ((_, labels, _),) = wait_for_series(
             measured.page,

@@ -358,7 +358,7 @@ def test_the_console_consumer_goes_on_where_its_group_stopped(
         return run_tool(
             "kafka-console-consumer",
             *("--bootstrap-server", servers, "--topic", topic, "--group", group),
-            *("--consumer-property", f"group.protocol={protocol}"),
+            *("--command-property", f"group.protocol={protocol}"),
             *("--from-beginning", "--max-messages", str(count), "--timeout-ms", "20000"),
         ).stdout.split()
 
@@ -380,7 +380,7 @@ def test_consumer_performance_reads_everything(
     done = run_tool(
         "kafka-consumer-perf-test",
         *("--bootstrap-server", servers, "--topic", topic, "--group", group),
-        *("--messages", "2100", "--consumer.config", str(config)),
+        *("--num-records", "2100", "--command-config", str(config)),
         *("--timeout", "20000", "--print-metrics"),
     )
     assert "Exception" not in done.text
@@ -477,7 +477,7 @@ def test_what_a_member_leaves_behind_another_takes_over_without_a_gap(
     config.write_text("" if how[0] == NEW[0] else "heartbeat.interval.ms=300\n")
     arguments = (
         *("--bootstrap-server", servers, "--topic", topic, "--group-id", group),
-        *("--consumer.config", str(config), *how),
+        *("--command-config", str(config), *how),
     )
     one, two = (Verifiable(tmp_path / name, arguments) for name in ("one", "two"))
     try:

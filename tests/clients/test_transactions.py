@@ -285,7 +285,7 @@ def test_kafkas_tools_write_list_describe_and_decode_transactions(
         "kafka-producer-perf-test",
         "--topic", "orders", "--num-records", "5000", "--record-size", "100",
         "--throughput", "-1", "--transaction-duration-ms", "100", "--transactional-id", name,
-        "--producer-props", f"bootstrap.servers={own.bootstrap}",
+        "--command-property", f"bootstrap.servers={own.bootstrap}",
     )  # fmt: skip
     assert "5000 records sent" in done.text, done.text
     listed = run_tool("kafka-transactions", "--bootstrap-server", own.bootstrap, "list")

@@ -207,7 +207,7 @@ def test_kafkas_own_producer_writes_each_record_once_though_its_ends_come_late(
     arguments = (
         "--topic", "orders", "--num-records", str(records), "--payload-monotonic",
         "--throughput", "1500", "--transaction-duration-ms", "100", "--transactional-id", "x",
-        "--producer-props", f"bootstrap.servers={proxy.bootstrap_servers}",
+        "--command-property", f"bootstrap.servers={proxy.bootstrap_servers}",
         "request.timeout.ms=500", "linger.ms=0",
     )  # fmt: skip
     command = java_command(TOOLS["kafka-producer-perf-test"], *arguments, options=QUICK_START)

@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.headrace_broker import HeadraceBroker
-from tests.support.kafka_connect_worker import connect_jars
 
 ConnectBroker: TypeAlias = HeadraceBroker | ApacheKafka
 
@@ -15,5 +14,5 @@ def connect_broker(folder: Path) -> ConnectBroker:
     """A broker that is not started yet; a context manager."""
     settings = {"group.initial.rebalance.delay.ms": "0"}
     if os.environ.get("CONNECT_TESTS_ON") == "kafka":
-        return ApacheKafka(folder, settings=settings, quick=True, jars=connect_jars())
+        return ApacheKafka(folder, settings=settings, quick=True)
     return HeadraceBroker(folder, settings=settings)

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support import spark as support
+from tests.support.java import missing
 from tests.support.kafka_connect import KafkaConnect
-from tests.support.kafka_connect_worker import connect_missing
 
 
 @pytest.fixture(scope="session")
@@ -29,5 +29,5 @@ def kafka_connect(spark: SparkSession) -> KafkaConnect:
 def needs_java(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("spark") and (reason := support.missing()):
         pytest.skip(reason)
-    if request.node.get_closest_marker("java") and (reason := connect_missing()):
+    if request.node.get_closest_marker("java") and (reason := missing()):
         pytest.skip(reason)

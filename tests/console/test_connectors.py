@@ -13,7 +13,8 @@ from headrace.testing.running import RunningBroker
 from tests.cli.conftest import execute
 from tests.console.looking import Looking
 from tests.support.headrace_console import HeadraceConsole
-from tests.support.kafka_connect_worker import SINK, SOURCE, KafkaConnectWorker, connect_missing
+from tests.support.java import missing
+from tests.support.kafka_connect_worker import SINK, SOURCE, KafkaConnectWorker
 from tests.support.ports import free_port
 from tests.support.stores import eventually
 
@@ -25,7 +26,7 @@ SECRET = "pw-that-nobody-sees"
 def connect(
     headrace: RunningBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KafkaConnectWorker]:
-    reason = connect_missing()
+    reason = missing()
     if reason is not None:
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("connect")

@@ -73,7 +73,7 @@ def test_verifiable_clients_notice_no_kill_and_no_stop(
     config.write_text("retries=2147483647\nenable.idempotence=true\n")
     writing = (
         *where, "--max-messages", str(RECORDS), "--throughput", "250", "--acks", "-1",
-        "--producer.config", str(config),
+        "--command-config", str(config),
     )  # fmt: skip
     reading = (*where, "--group-id", "audit", "--reset-policy", "earliest", "--verbose")
     with (

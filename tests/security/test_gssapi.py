@@ -225,12 +225,12 @@ def test_java_clients_produce_and_consume(
     options = (*QUICK_START, *realm.java_options)
     there = ("--bootstrap-server", broker.addresses["SASL_SSL"], "--topic", "java")
     made = run_tool(
-        "kafka-console-producer", *there, "--producer.config", str(file),
+        "kafka-console-producer", *there, "--command-config", str(file),
         stdin="from Java\n", options=options,
     )  # fmt: skip
     assert "ERROR" not in made.text
     read = run_tool(
-        "kafka-console-consumer", *there, "--consumer.config", str(file), "--from-beginning",
+        "kafka-console-consumer", *there, "--command-config", str(file), "--from-beginning",
         "--max-messages", "1", "--timeout-ms", "60000", options=options,
     )  # fmt: skip
     assert "from Java" in read.stdout

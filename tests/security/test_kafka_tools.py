@@ -53,7 +53,7 @@ def test_users_and_acls_of_kafkas_tools_count_for_a_java_client(tmp_path: Path) 
 
         def produce(value: str) -> int:
             """How many records the topic has after the producer has tried to write another."""
-            config = ("--producer.config", str(java_file(tmp_path, "SCRAM-SHA-256")))
+            config = ("--command-config", str(java_file(tmp_path, "SCRAM-SHA-256")))
             words = ("--bootstrap-server", node.address, "--topic", "tools", *config)
             run_tool("kafka-console-producer", *words, stdin=f"{value}\n", check=False)
             with Cluster(ClientConfig(parse_bootstrap(node.inner))) as cluster:

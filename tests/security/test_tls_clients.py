@@ -132,11 +132,11 @@ def test_the_java_tools_with_pem_files(broker: TlsBroker, tmp_path: Path) -> Non
     where = ("--bootstrap-server", broker.mutual)
     lines = "".join(f"line {number}\n" for number in range(100))
     run_tool(
-        "kafka-console-producer", *where, "--producer.config", str(config), "--topic", topic,
+        "kafka-console-producer", *where, "--command-config", str(config), "--topic", topic,
         stdin=lines,
     )  # fmt: skip
     read = run_tool(
-        "kafka-console-consumer", *where, "--consumer.config", str(config), "--topic", topic,
+        "kafka-console-consumer", *where, "--command-config", str(config), "--topic", topic,
         "--from-beginning", "--max-messages", "100",
     )  # fmt: skip
     assert read.stdout == lines

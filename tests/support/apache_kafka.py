@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from tests.support.java import QUICK_START, TOOLS, java_command, run_tool
+from tests.support.java import QUICK_START, java_command, run_tool
 from tests.support.ports import free_port, wait_for_metadata
 
 CLUSTER_ID = "aGVhZHJhY2UtYmVuY2gtMQ"
@@ -33,12 +33,9 @@ class ApacheKafka:
         settings: Mapping[str, str] | None = None,
         voters: str | None = None,
         quick: bool = False,
-        jars: Path | None = None,
     ) -> None:
         """`voters` are the nodes of a cluster of several, which form a quorum from the start.
-        `quick` starts sooner and never becomes fast: for tests, never for figures. `jars` is the
-        folder of another version."""
-        self._jars = jars
+        `quick` starts sooner and never becomes fast: for tests, never for figures."""
         self._voters = voters
         self.folder = folder
         self.data = folder / "data"
@@ -83,13 +80,7 @@ class ApacheKafka:
             *("--config", str(self._properties_file())),
             *(() if self._voters else ("--standalone",)),
         )
-        if self._jars is None:
-            run_tool("kafka-storage", *arguments)
-        else:
-            command = java_command(
-                TOOLS["kafka-storage"], *arguments, options=QUICK_START, folder=self._jars
-            )
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
+        run_tool("kafka-storage", *arguments)
 
     def start(self, timeout_s: float = 90) -> float:
         """Starts the process; returns the seconds from exec to the first Metadata answer."""
@@ -106,14 +97,11 @@ class ApacheKafka:
             f"-Xmx{self.heap_mb}m",
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
         )
         self._output = (self.folder / "output.txt").open("ab")
         began = time.monotonic()
         process = subprocess.Popen(
-            java_command(
-                "kafka.Kafka", str(self._properties_file()), options=options, folder=self._jars
-            ),
+            java_command("kafka.Kafka", str(self._properties_file()), options=options),
             stdout=self._output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

@@ -19,10 +19,11 @@ TOOLS = {
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -30,10 +31,14 @@ TOOLS = {
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
 
 # A tool lives for a second or two: a small heap and no optimising compiler start it fastest.
@@ -51,6 +56,8 @@ SPARK_DEFAULTS = (
     "-Dspark.sql.streaming.pollingDelay=100ms",
     "-Dspark.ui.enabled=false",
 )
+# Kafka's classes log to stderr, among the tool's own words; a later option sets another level.
+SILENT_KAFKA = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 # Java says on stdout, among the tool's own words, that it could not use an archive of classes.
 SILENT_JAVA = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
@@ -92,20 +99,16 @@ def spark_options() -> str:
     return " ".join((*QUICK_SPARK, f"-XX:SharedArchiveFile={SPARK_CLASSES}", *SILENT_JAVA))
 
 
-def java_command(
-    main_class: str, *arguments: str, options: tuple[str, ...], folder: Path | None = None
-) -> list[str]:
-    """The command line that runs a class from Kafka's jars, or from those of another folder."""
+def java_command(main_class: str, *arguments: str, options: tuple[str, ...]) -> list[str]:
+    """The command line that runs a class from Kafka's jars."""
     reason = missing()
     if reason is not None:
         raise RuntimeError(reason)
-    if folder is not None:
-        return ["java", *options, "-cp", f"{folder}/*", main_class, *arguments]
     starts_quickly = options[: len(QUICK_START)] == QUICK_START
     makes_archive = any(option.startswith(MAKE_ARCHIVE) for option in options)
     if starts_quickly and not makes_archive and _archive().exists():
         options += (f"-XX:SharedArchiveFile={_archive()}", *SILENT_JAVA)
-    return ["java", *options, "-cp", f"{jars()}/*", main_class, *arguments]
+    return ["java", SILENT_KAFKA, *options, "-cp", f"{jars()}/*", main_class, *arguments]
 
 
 def run_tool(

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.support.kafka_connect_worker import connect_jars
+from tests.support.java import jars
 
 LOADER = "_loader_of_kafka_connect"
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -41,8 +41,7 @@ class KafkaConnect:
     def _new_loader(self) -> Any:
         """The gateway knows each class once, so it keeps one loader."""
         found = [
-            self._jvm.java.io.File(str(jar)).toURI().toURL()
-            for jar in sorted(connect_jars().glob("*.jar"))
+            self._jvm.java.io.File(str(jar)).toURI().toURL() for jar in sorted(jars().glob("*.jar"))
         ]
         urls = self._array(self._jvm.java.net.URL, found)
         platform = self._jvm.java.lang.ClassLoader.getPlatformClassLoader()

@@ -1,10 +1,8 @@
 """Apache Kafka's own Connect worker as a process, on a free port, with its connectors for files.
 
-Its jars are those of scripts/java/kafka-connect.pom.xml, whose version is the one that our worker
-says it equals. A broker of this version is among them.
+Its version is the one that our worker says it equals.
 """
 
-import re
 import subprocess
 import time
 from collections.abc import Mapping
@@ -14,31 +12,11 @@ from typing import Self
 
 import httpx
 
-from tests.support.java import QUICK_START, ROOT, java_command, missing
+from tests.support.java import QUICK_START, jars, java_command
 from tests.support.ports import free_port
 
-POM = ROOT / "scripts" / "java" / "kafka-connect.pom.xml"
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
-
-
-def connect_version() -> str:
-    """The version of Kafka Connect that the pom names."""
-    found = re.search(r"<kafka\.version>(.*?)</kafka\.version>", POM.read_text())
-    assert found, f"{POM} names no kafka.version"
-    return found[1]
-
-
-def connect_jars() -> Path:
-    """The folder with the jars."""
-    return ROOT / ".tools" / "kafka-connect" / connect_version()
-
-
-def connect_missing() -> str | None:
-    """None when a worker can run, else a sentence naming what is missing."""
-    if not (connect_jars() / ".complete").exists():
-        return f"no Kafka Connect {connect_version()}: run `make tools`"
-    return missing()
 
 
 class KafkaConnectWorker:
@@ -47,7 +25,7 @@ class KafkaConnectWorker:
     def __init__(self, bootstrap: str, folder: Path, more: Mapping[str, str] | None = None) -> None:
         """`more` are further settings."""
         self._folder = folder
-        (jar,) = connect_jars().glob("connect-file-*.jar")
+        (jar,) = jars().glob("connect-file-*.jar")
         self.url = f"http://127.0.0.1:{free_port()}"
         plugins = folder / "plugins" / "file"
         plugins.mkdir(parents=True)
@@ -79,7 +57,6 @@ class KafkaConnectWorker:
             "org.apache.kafka.connect.cli.ConnectDistributed",
             str(self._file),
             options=(*QUICK_START, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
-            folder=connect_jars(),
         )
         with (self._folder / "output.txt").open("wb") as output:
             self._process = subprocess.Popen(

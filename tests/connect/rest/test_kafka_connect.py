@@ -15,11 +15,8 @@ from headrace.client.cluster import Cluster
 from headrace.client.config import client_config
 from headrace.connect.adoption import ConnectIsRunning, adoptable
 from tests.connect.running import RunningConnect, running_connect
-from tests.support.kafka_connect_worker import (
-    KafkaConnectWorker,
-    connect_missing,
-    connect_version,
-)
+from tests.support.java import kafka_version, missing
+from tests.support.kafka_connect_worker import KafkaConnectWorker
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -164,7 +161,7 @@ DIFFERENT = {
 def kafka_connect(
     connect_bootstrap: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KafkaConnectWorker]:
-    if reason := connect_missing():
+    if reason := missing():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("kafka-connect")
     with KafkaConnectWorker(connect_bootstrap, folder) as running:
@@ -220,7 +217,7 @@ def test_the_version_is_that_of_the_compared_kafka_connect(
     theirs: httpx.Client, quiet_worker: RunningConnect
 ) -> None:
     versions = [http.get("/").json()["version"] for http in (theirs, quiet_worker.http)]
-    assert versions == [connect_version()] * 2
+    assert versions == [kafka_version()] * 2
     assert set(theirs.get("/").json()) == set(quiet_worker.http.get("/").json())
 
 
