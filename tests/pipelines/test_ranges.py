@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from headrace.pipelines.source.ranges import (
     OffsetRange,
     StreamOffset,
+    bounded,
     from_stored,
     gather,
     limited,
@@ -113,3 +114,13 @@ def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
     mixed = [of(0, 100), of(1, 450), of(2, 5), of(3, 600), of(4, 1)]
     assert gather(mixed) == [(mixed[0], mixed[1]), (mixed[2], mixed[3]), (mixed[4],)]
     assert gather([]) == []
+
+
+def test_a_bounded_stream_reads_up_to_its_bounds_and_never_back() -> None:
+    at = [TopicPartition("a", number) for number in range(4)]
+    start = {at[0]: 5, at[1]: 9, at[3]: 4}
+    end = {at[0]: 20, at[1]: 20, at[2]: 7, at[3]: 9}
+    bounds = {at[0]: 12, at[1]: 8}
+    # One is ahead of its bound already; one is new, and one is known but has no bound.
+    assert bounded(start, end, bounds) == {at[0]: 12, at[1]: 9, at[3]: 4}
+    assert bounded(start, {at[0]: 7}, bounds) == {at[0]: 7}

@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any
 
 from headrace.sql.hosting import (
     Analysis,
     BatchRows,
+    ComparedTopic,
     FunctionSpec,
     HostedState,
     HostUnavailable,
+    QueryPosition,
     QueryRefused,
     QuerySpec,
     QueryStatus,
     ResultColumn,
+    RowCopy,
 )
 from headrace.sql.plans import QueryPlan
 from headrace.sql.sources import SqlSource
@@ -57,6 +61,9 @@ class StandInHost:
         self.pushes: list[StandInPush] = []
         self.push_properties: list[Mapping[str, str]] = []
         self.batches: list[Sequence[Sequence[object]]] = []
+        self.positions: dict[str, QueryPosition] = {}
+        self.compared: list[tuple[ComparedTopic, ComparedTopic]] = []
+        self.copies: list[RowCopy] = []
 
     def prepare(self) -> None:
         self.calls.append(("prepare", ""))
@@ -129,6 +136,24 @@ class StandInHost:
     ) -> BatchRows:
         self._check()
         return BatchRows(self._columns(plan, sources), self.batches.pop(0))
+
+    async def position(self, spec: QuerySpec) -> QueryPosition | None:
+        return self.positions.get(spec.id)
+
+    async def compare(
+        self,
+        left: ComparedTopic,
+        right: ComparedTopic,
+        ignore: Sequence[str] = (),
+        tolerance: Mapping[str, float] | None = None,
+    ) -> Mapping[str, Any]:
+        self._check()
+        self.compared.append((left, right))
+        return {"equal": True}
+
+    async def copy(self, copy: RowCopy) -> None:
+        self._check()
+        self.copies.append(copy)
 
     async def close(self) -> None:
         self.calls.append(("close", ""))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from headrace.client.committed_records import TopicRecord
 from headrace.sql.commands.records import (
     FUNCTION,
+    REPLAY,
     SOURCE,
     TYPE,
     MalformedCommand,
@@ -19,6 +20,7 @@ from headrace.sql.commands.records import (
     StatementRecord,
     StoredFunction,
     StoredInsert,
+    StoredReplay,
     StoredSource,
     StoredType,
     decode,
@@ -117,21 +119,33 @@ class Catalog:
         assert found is None or isinstance(found, StoredType)
         return found
 
+    def replay_of(self, name: str) -> StoredReplay | None:
+        """The replay of a stream or table, or the one that has become it."""
+        wanted = name.casefold()
+        return next((each for each in self.replays() if each.of.casefold() == wanted), None)
+
+    def replay_named(self, name: str) -> StoredReplay | None:
+        found = self._records.get(key_of(REPLAY, name))
+        assert found is None or isinstance(found, StoredReplay)
+        return found
+
     def query(self, query_id: str) -> CatalogQuery | None:
         """The query with this id, in any case."""
         wanted = query_id.casefold()
         return next((each for each in self.queries() if each.id.casefold() == wanted), None)
 
     def owned_query(self, key: str) -> CatalogQuery | None:
-        """The query that belongs to a record."""
+        """The query that belongs to a record, kept ones of replays included."""
         found = self._records.get(key)
+        if isinstance(found, StoredReplay):
+            found = found.kept
         if isinstance(found, (StoredSource, StoredInsert)) and found.query is not None:
             return CatalogQuery(found, found.query)
         return None
 
-    def keys_of_queries(self) -> list[str]:
-        """The keys of the records that have a query, in the order of `queries`."""
-        return [key_of_record(each.statement) for each in self.queries()]
+    def hosted_query(self, query_id: str) -> CatalogQuery | None:
+        """The query with exactly this id, kept ones of replays included."""
+        return next((each for each in self.hosted_queries() if each.id == query_id), None)
 
     def has_failed(self, kind: str, name: str) -> bool:
         """Whether the record of an object is there, and cannot be read."""
@@ -156,6 +170,17 @@ class Catalog:
     def types(self) -> list[StoredType]:
         found = [each for each in self._records.values() if isinstance(each, StoredType)]
         return sorted(found, key=lambda each: each.name.casefold())
+
+    def replays(self) -> list[StoredReplay]:
+        found = [each for each in self._records.values() if isinstance(each, StoredReplay)]
+        return sorted(found, key=lambda each: each.name.casefold())
+
+    def hosted_queries(self) -> Iterator[CatalogQuery]:
+        """The queries whose checkpoints are kept: all, and those of versions before a SWITCH."""
+        yield from self.queries()
+        for each in self.replays():
+            if each.kept is not None and each.kept.query is not None:
+                yield CatalogQuery(each.kept, each.kept.query)
 
     def queries(self) -> Iterator[CatalogQuery]:
         """All queries, in the order in which they can be started."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from headrace.sql.catalog import Catalog
 from headrace.sql.commands.records import (
     QueryTarget,
+    ReplayPhase,
     StatementRecord,
     StoredFunction,
     StoredInsert,
@@ -34,7 +35,14 @@ def export_script(catalog: Catalog, what: str) -> str:
         f"-- The statement {each.key} cannot be read: {each.reason}\n"
         for each in catalog.failed.values()
     ]
-    parts += [_exported(each) for each in ordered]
+    replayed = {
+        each.name.casefold(): each
+        for each in catalog.replays()
+        if each.phase in (ReplayPhase.RUNNING, ReplayPhase.MERGING)
+    }
+    for each in ordered:
+        # The statement of a replay makes its stream or table, too.
+        parts.append(_exported(replayed.get(each.name.casefold(), each)))
     return "\n".join(parts)
 
 

@@ -7,7 +7,7 @@ answers are about the moment of asking. Nothing here imports Spark.
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from headrace.sql.plans import QueryPlan, plan_from_json, plan_to_json
 from headrace.sql.sources import SqlSource, source_from_json, source_to_json
@@ -19,6 +19,14 @@ The server writes offsets for `latest`, so that records after the statement are 
 whenever the query starts. Tables are always read from their beginning. A query with a checkpoint
 ignores the property."""
 MAX_OFFSETS = "max.offsets.per.trigger"
+END = "end"
+"""The property with the offsets before which a query reads its inputs, as JSON like those of
+`start`: it reaches them and waits. Only the runner sets it."""
+EPOCHS = "write.epochs"
+"""The property of a query that writes each epoch as a batch with its number, whatever its output
+mode is: the ledger of such writes knows the topic, which may then be changed."""
+InputOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Offsets by topic and partition, as Spark's sources have them."""
 
 
 class QueryRefused(Exception):
@@ -142,6 +150,50 @@ class BatchRows:
     """As those of PushedRows."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueryPosition:
+    """How far a query is, as its checkpoint says."""
+
+    query: str
+    """The id in the checkpoint, which names its epochs in the ledger of the sink."""
+    epoch: int
+    offsets: InputOffsets
+    """The ends of the epoch in its inputs."""
+    is_finished: bool
+    """Whether the results of the epoch are in the topic."""
+    is_quiet: bool
+    """Whether no further epoch follows without new records, as watermarks cause them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTopic:
+    """A stream or table, and up to where its topic is read."""
+
+    source: SqlSource
+    ends: Mapping[str, int]
+    """By partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCopy:
+    """Rows that make one topic equal to another, as one exactly-once write."""
+
+    name: str
+    """Of the write: one that is repeated with this name adds nothing."""
+    origin: str
+    origin_ends: Mapping[str, int]
+    target: str
+    target_ends: Mapping[str, int]
+    keyed: bool
+    """The latest record of each key, and tombstones for keys that the origin does not have; if
+    not, no rows are written."""
+    query: str
+    """The query that writes to the target from now on, by the id in its checkpoint; empty if it
+    has no epoch yet."""
+    epoch: int = 0
+    """Its last epoch, after which its ledger for the target begins."""
+
+
 class SqlHosting(Protocol):
     """Runs queries with Spark. Methods run in the event loop of the server."""
 
@@ -190,6 +242,21 @@ class SqlHosting(Protocol):
     ) -> BatchRows:
         """Runs the query once over what is in the topics now; tables are read as their latest row
         by key. QueryRefused, HostUnavailable."""
+
+    async def position(self, spec: QuerySpec) -> QueryPosition | None:
+        """How far a query is; None if it has not begun an epoch. It need not run."""
+
+    async def compare(
+        self,
+        left: ComparedTopic,
+        right: ComparedTopic,
+        ignore: Sequence[str] = (),
+        tolerance: Mapping[str, float] | None = None,
+    ) -> Mapping[str, Any]:
+        """The differences between two topics; QueryRefused, HostUnavailable."""
+
+    async def copy(self, copy: RowCopy) -> None:
+        """Returns when the rows are written; QueryRefused, HostUnavailable."""
 
     async def close(self) -> None:
         """Stops all queries. They continue with the next server."""

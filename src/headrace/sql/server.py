@@ -162,6 +162,16 @@ class SqlServer:
                 properties={**each.query.spec.properties, START: "earliest"},
             )
             found.append(replace(each.statement, query=replace(each.query, spec=spec)))
+        for replay in self.catalog.replays():
+            if replay.kept is not None and replay.kept.query is not None:
+                old = replay.kept.query.spec
+                spec = replace(
+                    old,
+                    generation=old.generation + 1,
+                    properties={**old.properties, START: "earliest"},
+                )
+                query = replace(replay.kept.query, spec=spec)
+                found.append(replace(replay, kept=replace(replay.kept, query=query)))
         return found
 
     async def stop(self) -> None:

@@ -14,6 +14,7 @@ from headrace.sql.errors import SERVER_ERROR
 from headrace.sql.execution.executor import Executor
 from headrace.sql.execution.inserting import RowInserter
 from headrace.sql.execution.querying import SelectQueries
+from headrace.sql.execution.replays.switching import ReplaySwitches
 from headrace.sql.host.settings import SqlDriverSettings
 from headrace.sql.host.sql_host import SqlHost
 from headrace.sql.hosting import SqlHosting
@@ -63,17 +64,27 @@ def sql_service(
     options = make_options(settings, client, registry, connect)
     server = SqlServer(options, host or make_host(settings, client, registry))
     inserter = RowInserter(server)
+    switches = ReplaySwitches(server)
     engine = SqlEngine(
-        server, Executor(server, inserter), inserter, SelectQueries(server, inserter)
+        server, Executor(server, inserter, switches), inserter, SelectQueries(server, inserter)
     )
+
+    async def start() -> None:
+        await server.start()
+        switches.resume()
+
+    async def stop() -> None:
+        await switches.stop()
+        await server.stop()
+
     return HttpService(
         name="sql",
         summary=f"statements in {options.command_topic.name} at "
         f"{settings.text('bootstrap.servers')}",
         routes=ROUTES,
         make_request=partial(SqlCall, engine),
-        start=server.start,
-        stop=server.stop,
+        start=start,
+        stop=stop,
         listening=server.listening,
         health=partial(health, server),
         metrics=partial(metrics, engine),

@@ -226,8 +226,8 @@ CASES: list[tuple[str, Statement]] = [
     # Replays
     ("CREATE REPLAY b OF a", sql.CreateReplay("", "b", "a", "EARLIEST", None)),
     (
-        "CREATE REPLAY b OF a FROM '2026-01-01' WITH (keep = '7d')",
-        sql.CreateReplay("", "b", "a", "2026-01-01", None, {"keep": "7d"}),
+        "CREATE REPLAY b OF a FROM '2026-01-01' WITH (kafka_topic = 'a.g2')",
+        sql.CreateReplay("", "b", "a", "2026-01-01", None, {"kafka_topic": "a.g2"}),
     ),
     ("COMPARE b WITH a", sql.CompareReplay("", "b", "a")),
     (
@@ -238,6 +238,7 @@ CASES: list[tuple[str, Statement]] = [
     ("SWITCH a TO b WITH (mode = 'merge')", sql.SwitchReplay("", "a", "b", {"mode": "merge"})),
     ("ROLLBACK a", sql.RollbackReplay("", "a")),
     ("DROP REPLAY IF EXISTS b", sql.DropReplay("", "b", if_exists=True)),
+    ("DROP REPLAY b DELETE TOPIC", sql.DropReplay("", "b", delete_topic=True)),
 ]
 
 

@@ -256,6 +256,13 @@ _DRAWN: Mapping[str, Callable[[Entity], "RenderableType"]] = {
     "source_descriptions": _all(_source_description, "sourceDescriptions"),
     "queryDescription": lambda result: _query_description(result["queryDescription"]),
     "query_descriptions": _all(_query_description, "queryDescriptions"),
+    "replays": _table_of(
+        "replays",
+        *(("replay", "name"), ("of", "of"), ("phase", "phase"), ("mode", "mode")),
+        ("topic", "topic"),
+    ),
+    "replayDescription": lambda result: _replay_description(result["replayDescription"]),
+    "comparison": lambda result: _comparison(result["comparison"]),
     "kafka_topics": _topics,
     "kafka_topics_extended": _topics,
     "type_list": _types,
@@ -278,6 +285,75 @@ _DRAWN: Mapping[str, Callable[[Entity], "RenderableType"]] = {
     "assert_topic": lambda result: _text(f"As asserted: {result['topicName']}"),
     "assert_schema": lambda result: _text("As asserted"),
 }
+
+
+def _replay_description(found: Entity) -> "RenderableType":
+    from rich.console import Group
+
+    facts = {"replay": found["name"], "of": found["of"], "phase": found["phase"]}
+    if found["mode"]:
+        facts["mode"] = found["mode"]
+    facts["created"] = _moment(found["created"])
+    names = ("version", "name", "topic", "query", "state", "lag")
+    rows = []
+    for each in found["versions"]:
+        query = each["query"] or {}
+        live = query.get("headrace", {})
+        cells = (each["version"], each["name"], each["topic"])
+        rows.append([*cells, *map(_cell, (query.get("id"), query.get("state"), live.get("lag")))])
+    parts = [
+        output.facts(facts), _text(""), output.table(names, rows, numbers={"lag"}), _text(""),
+        _progress(found["partitions"]), _text(f"\n{found['statement']}", "dim"),
+    ]  # fmt: skip
+    return Group(*parts)
+
+
+def _progress(partitions: Sequence[Entity]) -> "Table":
+    """How far the new version is: up to the ends of its creation, and up to those of now."""
+    names = ("topic", "partition", "position", "caught up at", "end", "lag")
+    rows = [
+        [
+            each["topic"], str(each["partition"]), str(each["position"]), str(each["cut"]),
+            str(each["end"]), str(max(0, each["end"] - each["position"])),
+        ]
+        for each in partitions
+    ]  # fmt: skip
+    return output.table(names, rows, numbers=set(names[1:]))
+
+
+def _comparison(found: Entity) -> "RenderableType":
+    """Counts first, then the columns that differ, then rows of each kind."""
+    from rich.console import Group
+
+    left, right = found["left"], found["right"]
+    counts = {
+        f"rows of {left}": str(found["leftRows"]),
+        f"rows of {right}": str(found["rightRows"]),
+        f"only in {left}": str(found["onlyLeft"]),
+        f"only in {right}": str(found["onlyRight"]),
+        "with differences": str(found["different"]),
+    }
+    if found["notCompared"]:
+        counts["not compared"] = f"{_cell(found['notCompared'])}: only one has it"
+    if found["ignored"]:
+        counts["ignored"] = _cell(found["ignored"])
+    verdict = f"{left} and {right} are equal" if found["equal"] else f"{left} and {right} differ"
+    parts = [_text(verdict, "green" if found["equal"] else "red"), output.facts(counts)]
+    if found["columns"]:
+        names = (("column", "column"), ("rows that differ", "different"), ("at most by", "largest"))
+        parts += [_text(""), _named(found["columns"], *names)]
+    titles = {
+        "onlyLeft": f"only in {left}", "onlyRight": f"only in {right}",
+        "different": "with differences",
+    }  # fmt: skip
+    for kind, rows in found["examples"].items():
+        parts += [_text(f"\n{titles[kind]}", "bold"), _compared_rows(rows, left, right)]
+    return Group(*parts)
+
+
+def _compared_rows(rows: Sequence[Entity], left: str, right: str) -> "Table":
+    headings = {"key": "key", "row": "row", "times": "times", "left": left, "right": right}
+    return _named(rows, *((headings[name], name) for name in rows[0]))
 
 
 def _shown(value: str) -> str:

@@ -122,6 +122,9 @@ class SqlShell:
             else:
                 for console in self._consoles():
                     console.print(rendered(result))
+        compared = [each["comparison"] for each in results if each["@type"] == "comparison"]
+        if not all(each["equal"] for each in compared):
+            raise Failure("the two are not equal", code="DIFFERENT")
 
     def _query(self, statement: str) -> None:
         """A query prints its rows as they come. Ctrl-C ends it, and not the session."""

@@ -410,9 +410,18 @@ def _columns(said: _Said) -> tuple[str, ...]:
 def _check_together(options: SourceOptions, said: _Said, streaming: bool) -> None:
     """Check combinations of options."""
     if streaming:
-        for name in ENDING:
+        for name in ENDING[:2]:
             if name in said:
-                raise SourceOptionError(f"{name} is for batch queries; a stream has no end")
+                raise SourceOptionError(
+                    f"{name} is for batch queries; a stream has endingOffsets only"
+                )
+        if "endingOffsets" in said and (
+            options.ending.kind != "offsets" or min(options.ending.each.values()) < 0
+        ):
+            raise SourceOptionError(
+                "endingOffsets of a stream are numbers for each partition, as in "
+                '{"orders":{"0":23,"1":42}}: it reads up to there, and waits'
+            )
     else:
         for name in STREAM_ONLY:
             if name in said:

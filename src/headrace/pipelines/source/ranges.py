@@ -98,6 +98,20 @@ def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int
     return chosen
 
 
+def bounded(start: Offsets, end: Offsets, bounds: Offsets) -> dict[TopicPartition, int]:
+    """An end that is not after the bounds, and not before the start.
+
+    Partitions without a bound are not read on: they are newer than the bounds.
+    """
+    found: dict[TopicPartition, int] = {}
+    for at, offset in end.items():
+        if at in bounds:
+            found[at] = min(offset, max(bounds[at], start.get(at, 0)))
+        elif at in start:
+            found[at] = start[at]
+    return found
+
+
 def split(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:

@@ -33,6 +33,7 @@ from headrace.pipelines.source.ranges import (
     OffsetRange,
     Stored,
     StreamOffset,
+    bounded,
     from_stored,
     gather,
     limited,
@@ -266,6 +267,9 @@ class _DriverSide:
             self._group.shows(end.offsets)
         if start != self._initial:
             self.finished(start)
+        if self._options.ending.kind == "offsets":
+            bounds = self._options.ending.each
+            end = replace(end, offsets=bounded(start.offsets, end.offsets, bounds))
         if not everything:
             begin = self._begin(start, end)
             if self._is_too_little(begin, end.offsets):

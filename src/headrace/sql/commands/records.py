@@ -23,6 +23,7 @@ from headrace.sql.sources import SqlSource, source_from_json, source_to_json
 
 VERSION = 1
 SOURCE, INSERT, TYPE, FUNCTION, SERVER = "source", "insert", "type", "function", "server"
+REPLAY = "replay"
 
 
 class MalformedCommand(Exception):
@@ -92,6 +93,45 @@ class StoredFunction(StatementRecord):
     function: FunctionSpec
 
 
+class ReplayPhase(StrEnum):
+    """Which version has the name of the original, and what is under way."""
+
+    RUNNING = "running"
+    """The new version runs beside the original."""
+    MERGING = "merging"
+    """SWITCH in mode merge has begun, and is completed after any crash."""
+    SWITCHED = "switched"
+    """The new version has the name; the old one is kept, and does not run."""
+    RETURNING = "returning"
+    """ROLLBACK of a merge has begun, and is completed after any crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReplay(StatementRecord):
+    """A new version of a query. While it runs beside the original, its stream or table is a record
+    of its own, with the name of the replay."""
+
+    of: str
+    """The stream or table whose query is replayed."""
+    cut: Mapping[str, Mapping[str, int]]
+    """The ends of the inputs when the replay was created, by topic and partition."""
+    phase: ReplayPhase = ReplayPhase.RUNNING
+    mode: str = ""
+    """Of the last SWITCH: alias or merge."""
+    switches: int = 0
+    """How often rows were merged; part of the names of these writes."""
+    topic: str = ""
+    """The topic of the new version, which it has again after a ROLLBACK."""
+    kept_topic: str = ""
+    """After a merge: the topic with the rows of the version that is kept."""
+    end: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """While rows are merged: up to where both versions read their inputs."""
+    ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """While rows are merged: the ends of the topics of both versions before that."""
+    kept: StoredSource | None = None
+    """After a SWITCH: the version that had the name before."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerClaim:
     """The server that runs the queries. One that reads the claim of another server stops."""
@@ -105,7 +145,7 @@ class ServerClaim:
     started: int
 
 
-Stored = StoredSource | StoredInsert | StoredType | StoredFunction | ServerClaim
+Stored = StoredSource | StoredInsert | StoredType | StoredFunction | StoredReplay | ServerClaim
 
 
 def key_of(kind: str, name: str) -> str:
@@ -123,6 +163,8 @@ def key_of_record(record: Stored) -> str:
             return key_of(TYPE, record.name)
         case StoredFunction():
             return key_of(FUNCTION, record.name)
+        case StoredReplay():
+            return key_of(REPLAY, record.name)
         case ServerClaim():
             return SERVER
 
@@ -133,7 +175,11 @@ def encode(record: Stored) -> bytes:
     body: dict[str, Any] = {"version": VERSION, "kind": key.partition("/")[0]}
     if isinstance(record, ServerClaim):
         return _dump({**body, **asdict(record)})
-    body |= {
+    return _dump({**body, **_body(record)})
+
+
+def _body(record: StatementRecord) -> dict[str, Any]:
+    body: dict[str, Any] = {
         "name": record.name,
         "sql": record.sql,
         "created": record.created,
@@ -144,13 +190,16 @@ def encode(record: Stored) -> bytes:
         case StoredSource(source=source, query=query, is_derived=is_derived):
             body |= {"source": source_to_json(source), "derived": is_derived}
             body["query"] = None if query is None else _query_to_json(query)
+        case StoredReplay(kept=kept):
+            body |= {name: getattr(record, name) for name in _REPLAY_FIELDS}
+            body["kept"] = None if kept is None else _body(kept)
         case StoredInsert(query=query):
             body["query"] = _query_to_json(query)
         case StoredType(type=text):
             body["type"] = text
         case StoredFunction(function=function):
             body["function"] = asdict(function)
-    return _dump(body)
+    return body
 
 
 def decode(value: bytes) -> Stored:
@@ -176,18 +225,15 @@ def _decoded(body: Mapping[str, Any]) -> Stored:
     if kind == SERVER:
         names = ServerClaim.__dataclass_fields__
         return ServerClaim(**{name: body[name] for name in names})
-    common: dict[str, Any] = {
-        "name": str(body["name"]),
-        "sql": str(body["sql"]),
-        "created": int(body["created"]),
-        "settings": dict(body["settings"]),
-        "needs": tuple(body["needs"]),
-    }
+    common = _common(body)
     match kind:
         case "source":
-            query = None if body["query"] is None else _query_from_json(body["query"])
-            source = source_from_json(body["source"])
-            return StoredSource(**common, source=source, query=query, is_derived=body["derived"])
+            return _source(body)
+        case "replay":
+            fields = {name: body[name] for name in _REPLAY_FIELDS}
+            fields["phase"] = ReplayPhase(fields["phase"])
+            kept = None if body["kept"] is None else _source(body["kept"])
+            return StoredReplay(**common, **fields, kept=kept)
         case "insert":
             return StoredInsert(**common, query=_query_from_json(body["query"]))
         case "type":
@@ -195,6 +241,25 @@ def _decoded(body: Mapping[str, Any]) -> Stored:
         case "function":
             return StoredFunction(**common, function=function_from_json(body["function"]))
     raise ValueError(f"the kind {kind!r} is not known")
+
+
+_REPLAY_FIELDS = ("of", "cut", "phase", "mode", "switches", "topic", "kept_topic", "end", "ends")
+
+
+def _common(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": str(body["name"]),
+        "sql": str(body["sql"]),
+        "created": int(body["created"]),
+        "settings": dict(body["settings"]),
+        "needs": tuple(body["needs"]),
+    }
+
+
+def _source(body: Mapping[str, Any]) -> StoredSource:
+    query = None if body["query"] is None else _query_from_json(body["query"])
+    source = source_from_json(body["source"])
+    return StoredSource(**_common(body), source=source, query=query, is_derived=body["derived"])
 
 
 def _query_to_json(query: PersistentQuery) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from headrace.sql.commands.records import (
 )
 from headrace.sql.errors import StatementRefused
 from headrace.sql.execution.entities import Entity, done, entity, warning
+from headrace.sql.execution.persistent import check_not_merging
 from headrace.sql.execution.topics import remove_topic
 from headrace.sql.language.statements import (
     DropSource,
@@ -44,6 +45,7 @@ async def drop_source(server: SqlServer, statement: DropSource) -> Entity:
         raise StatementRefused(
             f"{found.name} is a {actual}, not a {what}: use DROP {actual.upper()} {found.name}"
         )
+    check_no_replay(server, found)
     check_unused(server, found)
     if statement.delete_topic and found.source.read_only:
         raise StatementRefused(
@@ -58,6 +60,16 @@ async def drop_source(server: SqlServer, statement: DropSource) -> Entity:
         await remove_topic(server.cluster, found.source.topic)
     message = f"Source {found.name} (topic: {found.source.topic}) was dropped."
     return done(statement.text, command, message, sequence)
+
+
+def check_no_replay(server: SqlServer, found: StoredSource) -> None:
+    """StatementRefused while there is a replay of a stream or table, or it is one."""
+    replay = server.catalog.replay_named(found.name) or server.catalog.replay_of(found.name)
+    if replay is not None:
+        raise StatementRefused(
+            f"Cannot drop {found.name}: {replay.name} is a replay of {replay.of}. "
+            f"DROP REPLAY {replay.name} first"
+        )
 
 
 def check_unused(server: SqlServer, found: StoredSource) -> None:
@@ -81,6 +93,8 @@ def check_unused(server: SqlServer, found: StoredSource) -> None:
 async def terminate(server: SqlServer, statement: TerminateQuery) -> list[Entity]:
     """The stream or table stays, and nothing writes to it any more."""
     found = _queries(server, statement.query)
+    for each in found:
+        check_not_merging(server, each.target.name)
     written: list[Stored] = []
     removed: list[str] = []
     for each in found:
@@ -107,6 +121,8 @@ async def set_target(
 ) -> list[Entity]:
     """A paused query has its checkpoint, and continues there."""
     found = _queries(server, statement.query)
+    for each in found:
+        check_not_merging(server, each.target.name)
     changed = [each for each in found if each.query.target is not target]
     written: list[Stored] = [
         replace(each.statement, query=replace(each.query, target=target)) for each in changed

@@ -18,6 +18,10 @@ from headrace.sql.execution.entities import Entity
 from headrace.sql.execution.inserting import RowInserter, insert_values
 from headrace.sql.execution.listing import list_objects
 from headrace.sql.execution.persistent import create_as, insert_select
+from headrace.sql.execution.replays.comparing import compare
+from headrace.sql.execution.replays.creating import create_replay, drop_replay
+from headrace.sql.execution.replays.describing import describe_replay
+from headrace.sql.execution.replays.switching import ReplaySwitches
 from headrace.sql.execution.session import Session
 from headrace.sql.language import statements as sql
 from headrace.sql.language.errors import SqlError
@@ -41,9 +45,10 @@ class StatementFailure(Exception):
 class Executor:
     """The statements of a server."""
 
-    def __init__(self, server: SqlServer, inserter: RowInserter) -> None:
+    def __init__(self, server: SqlServer, inserter: RowInserter, switches: ReplaySwitches) -> None:
         self._server = server
         self._inserter = inserter
+        self._switches = switches
 
     def parse(self, text: str, session: Session) -> list[sql.Statement]:
         """All statements of a script; StatementFailure if one cannot be read.
@@ -105,8 +110,9 @@ class Executor:
             case sql.InsertValues():
                 await insert_values(self._server, self._inserter, statement)
             case _:
-                found = await self._read(statement, session)
+                found = await self._read(statement, session) or await self._replay(statement)
                 if found is not None:
+                    self._remember(found)
                     return [found]
                 async with self._server.turn:
                     changed = await self._change(statement, session)
@@ -123,6 +129,8 @@ class Executor:
                 return await list_objects(server, statement, session)
             case sql.DescribeSource():
                 return await describe_source(server, statement)
+            case sql.DescribeReplay():
+                return await describe_replay(server, statement)
             case sql.DescribeFunction():
                 return functions.describe_function(server, statement)
             case sql.DescribeConnector():
@@ -137,6 +145,17 @@ class Executor:
                 return await create_connector(server, statement)
             case sql.DropConnector():
                 return await drop_connector(server, statement)
+        return None
+
+    async def _replay(self, statement: sql.Statement) -> Entity | None:
+        """The result of a statement that takes the server's turn for a part of its work only."""
+        match statement:
+            case sql.CompareReplay():
+                return await compare(self._server, statement)
+            case sql.SwitchReplay():
+                return await self._switches.switch(statement)
+            case sql.RollbackReplay():
+                return await self._switches.rollback(statement)
         return None
 
     async def _change(self, statement: sql.Statement, session: Session) -> list[Entity]:
@@ -173,10 +192,11 @@ class Executor:
                     "ALTER SYSTEM is not supported: settings of the server are in its command line "
                     "and its settings file"
                 )
-        raise StatementRefused(
-            "Replays are not supported yet. To try a new version of a query, create it with "
-            "another name and WITH (start='earliest'), and compare both with pull queries"
-        )
+            case sql.CreateReplay():
+                return [await create_replay(server, statement, session)]
+            case sql.DropReplay():
+                return [await drop_replay(server, statement)]
+        raise AssertionError(f"no part of the server carries out {type(statement).__name__}")
 
     def _remember(self, result: Mapping[str, object]) -> None:
         command, status = result.get("commandId"), result.get("commandStatus")

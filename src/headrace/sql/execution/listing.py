@@ -15,6 +15,7 @@ from headrace.sql.execution.entities import (
     with_warnings,
 )
 from headrace.sql.execution.functions import list_functions
+from headrace.sql.execution.replays.describing import replay_list
 from headrace.sql.execution.session import PROPERTIES, STREAMS_PREFIX, Session
 from headrace.sql.language.statements import ListObjects
 from headrace.sql.server import SqlServer
@@ -39,6 +40,8 @@ async def list_objects(server: SqlServer, statement: ListObjects, session: Sessi
         case "TYPES":
             types = {each.name: type_schema(each.type) for each in server.catalog.types()}
             return entity("type_list", text, types=types)
+        case "REPLAYS":
+            return replay_list(server, text)
         case "VARIABLES":
             rows = [{"name": name, "value": value} for name, value in session.variables.items()]
             return entity("variables", text, variables=rows)

@@ -12,6 +12,7 @@ from headrace.sql.commands.records import (
     FUNCTION,
     SOURCE,
     PersistentQuery,
+    ReplayPhase,
     StoredInsert,
     StoredSource,
     key_of,
@@ -121,9 +122,10 @@ async def create_as(server: SqlServer, statement: CreateAs, session: Session) ->
     if found is not None and not statement.or_replace:
         return existing(statement, found)
     analysed = await analyse(server, statement.select, into_table=statement.is_table)
-    target = _target(server, statement, analysed)
+    target = derived_target(server, statement, analysed, found.source if found else None)
     if found is not None:
-        _check_same(found, target)
+        check_replaceable(server, found)
+        check_same(found, target)
     stored = StoredSource(
         statement.name,
         statement.text,
@@ -138,11 +140,11 @@ async def create_as(server: SqlServer, statement: CreateAs, session: Session) ->
         stored = await _replacement(server, statement, session, stored, found.query, analysed)
         message = f"Replaced query with ID {found.query.spec.id}"
     else:
-        topic = await _ensure_target(server, statement, target, analysed)
+        topic = await ensure_target(server, statement, target, analysed)
         if not topic:
             warnings.append(f"Topic {target.topic} exists already; the query appends to it")
-        query = await _new_id(server, statement.properties, "CTAS" if target.is_table else "CSAS",
-                              statement.name)  # fmt: skip
+        prefix = "CTAS" if target.is_table else "CSAS"
+        query = await new_query_id(server, statement.properties, prefix, statement.name)
         spec = await _spec(server, query, target, analysed, statement.properties, session)
         stored = replace(stored, query=PersistentQuery(spec))
         message = f"Created query with ID {query.id}"
@@ -154,17 +156,45 @@ async def create_as(server: SqlServer, statement: CreateAs, session: Session) ->
     return with_warnings(answer, warnings)
 
 
-def _target(server: SqlServer, statement: CreateAs, analysed: Analysed) -> SqlSource:
+def derived_target(
+    server: SqlServer, statement: CreateAs, analysed: Analysed, replaced: SqlSource | None = None
+) -> SqlSource:
+    """The stream or table of CREATE AS; its topic is that of the one that it replaces."""
     first = server.catalog.definition(analysed.plan.inputs[0].source)
     assert first is not None, "the planner has found it"
     types = [each.type for each in analysed.analysis.columns]
     found = derived_source(statement, analysed.plan, types, first)
     if statement.properties.get("kafka_topic"):
         return found
+    if replaced is not None:
+        return replace(found, topic=replaced.topic)
     return replace(found, topic=server.options.topic_prefix + statement.name)
 
 
-def _check_same(found: StoredSource, target: SqlSource) -> None:
+def check_replaceable(server: SqlServer, found: StoredSource) -> None:
+    """StatementRefused for a query that is compared with or switched to another version."""
+    replay = server.catalog.replay_named(found.name)
+    if replay is not None:
+        raise StatementRefused(
+            f"{found.name} is a replay of {replay.of}. DROP REPLAY {replay.name} and create it "
+            "again"
+        )
+    check_not_merging(server, found.name)
+
+
+def check_not_merging(server: SqlServer, name: str) -> None:
+    """StatementRefused while SWITCH or ROLLBACK merges the rows of a stream or table."""
+    wanted = name.casefold()
+    for each in server.catalog.replays():
+        is_busy = each.phase in (ReplayPhase.MERGING, ReplayPhase.RETURNING)
+        if is_busy and wanted in (each.name.casefold(), each.of.casefold()):
+            raise StatementRefused(
+                f"The rows of {each.of} and its replay {each.name} are being merged. Wait until "
+                f"DESCRIBE REPLAY {each.name} shows another phase"
+            )
+
+
+def check_same(found: StoredSource, target: SqlSource) -> None:
     """What OR REPLACE cannot change, because readers rely on it."""
     what = "table" if found.source.is_table else "stream"
     drop = f"DROP {what.upper()} {found.name} first"
@@ -215,7 +245,7 @@ async def _replacement(
         query = QueryIdentity(old.id, old.generation + 1)
         spec = await _spec(server, query, stored.source, analysed, statement.properties, session)
     else:
-        limits = _limits(statement.properties, session)
+        limits = read_limits(statement.properties, session)
         spec = QuerySpec(
             old.id,
             stored.source,
@@ -233,8 +263,8 @@ async def _replacement(
                 f"The new query cannot continue with the state of {old.id}: {error}. "
                 f"The query was not changed. Begin again in place with CREATE OR REPLACE {what} "
                 f"{stored.name} WITH (start='earliest') AS SELECT ..., or 'latest' or 'now'; or "
-                f"build the new version beside it: CREATE {what} {stored.name}_v2 "
-                "WITH (start='earliest') AS SELECT ..."
+                f"run the new version beside it: CREATE REPLAY {stored.name}_v2 OF {stored.name} "
+                "FROM EARLIEST AS SELECT ..., then COMPARE and SWITCH"
             ) from None
         except HostUnavailable as error:
             raise StatementRefused(
@@ -244,7 +274,7 @@ async def _replacement(
     return replace(stored, query=replace(before, spec=spec))
 
 
-async def _ensure_target(
+async def ensure_target(
     server: SqlServer, statement: CreateAs, target: SqlSource, analysed: Analysed
 ) -> bool:
     """Whether the topic was created; with as many partitions as the first input has."""
@@ -268,7 +298,7 @@ async def insert_select(server: SqlServer, statement: InsertSelect, session: Ses
         )
     analysed = await analyse(server, statement.select, into_table=False)
     fitted = replace(analysed, plan=fit(analysed.plan, analysed.analysis, target))
-    query = await _new_id(server, statement.properties, "INSERTQUERY", None)
+    query = await new_query_id(server, statement.properties, "INSERTQUERY", None)
     spec = await _spec(server, query, target, fitted, statement.properties, session)
     stored = StoredInsert(
         query.id,
@@ -355,12 +385,12 @@ async def _spec(
         analysed.plan,
         analysed.sources,
         query.generation,
-        {START: start, **_limits(properties, session)},
+        {START: start, **read_limits(properties, session)},
         analysed.functions,
     )
 
 
-def _limits(properties: Mapping[str, str], session: Session) -> dict[str, str]:
+def read_limits(properties: Mapping[str, str], session: Session) -> dict[str, str]:
     """How much a query reads at once, and how often."""
     found: dict[str, str] = {}
     limit = properties.get("max_offsets_per_trigger", session.property(MAX_OFFSETS_PROPERTY))
@@ -373,7 +403,7 @@ def _limits(properties: Mapping[str, str], session: Session) -> dict[str, str]:
     return found
 
 
-async def _new_id(
+async def new_query_id(
     server: SqlServer, properties: Mapping[str, str], prefix: str, name: str | None
 ) -> QueryIdentity:
     """An id that no query of this service has had: the end of the command topic only grows.

@@ -11,6 +11,7 @@ from headrace.client.topics import TopicDescription, create_topics, delete_topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.sql.cluster_access import ClusterAccess
 from headrace.sql.errors import StatementRefused
+from headrace.sql.hosting import InputOffsets
 from headrace.sql.sources import SqlSource
 from headrace.types import TopicPartition
 
@@ -124,6 +125,75 @@ async def start_offsets(access: ClusterAccess, sources: Sequence[SqlSource], res
         first = BEGINNING if partition.topic in tables else end
         offsets.setdefault(partition.topic, {})[str(partition.partition)] = first
     return json.dumps(offsets, separators=(",", ":"))
+
+
+async def input_ends(access: ClusterAccess, topics: Collection[str]) -> InputOffsets:
+    """The ends of topics for readers of committed records."""
+    return await _bounds(access, topics, LATEST)
+
+
+async def input_starts(access: ClusterAccess, topics: Collection[str]) -> InputOffsets:
+    """The first offsets that topics still have."""
+    return await _bounds(access, topics, EARLIEST)
+
+
+async def _bounds(access: ClusterAccess, topics: Collection[str], bound: int) -> InputOffsets:
+    found = await access.ask(
+        f"Reading the offsets of {', '.join(sorted(topics))}",
+        lambda cluster: list_offsets(
+            cluster, dict.fromkeys(_partitions(cluster, topics), bound), COMMITTED
+        ),
+    )
+    return by_topic(found)
+
+
+async def offsets_at(
+    access: ClusterAccess, sources: Sequence[SqlSource], time_ms: int
+) -> InputOffsets:
+    """The first offsets whose records are not older; the end where all are older.
+
+    Tables are read from their beginning.
+    """
+    names = {each.topic for each in sources}
+    tables = {each.topic for each in sources if each.is_table}
+
+    def ask(cluster: Cluster) -> dict[TopicPartition, int]:
+        partitions = _partitions(cluster, names)
+        found = list_offsets(cluster, dict.fromkeys(partitions, time_ms), COMMITTED)
+        late = [each for each, offset in found.items() if offset < 0]
+        if late:
+            found |= list_offsets(cluster, dict.fromkeys(late, LATEST), COMMITTED)
+        return {at: BEGINNING if at.topic in tables else found[at] for at in found}
+
+    return by_topic(await access.ask("Reading offsets by time", ask))
+
+
+async def quiet_ends(access: ClusterAccess, topic: str) -> dict[str, int] | None:
+    """The ends of a topic; None while a transaction is open in it."""
+
+    def ask(cluster: Cluster) -> dict[TopicPartition, int] | None:
+        wanted = dict.fromkeys(_partitions(cluster, [topic]), LATEST)
+        committed = list_offsets(cluster, wanted, COMMITTED)
+        return committed if committed == list_offsets(cluster, wanted) else None
+
+    found = await access.ask(f"Reading the ends of {topic}", ask)
+    return None if found is None else {str(at.partition): end for at, end in found.items()}
+
+
+def _partitions(cluster: Cluster, topics: Collection[str]) -> list[TopicPartition]:
+    return [
+        TopicPartition(name, index)
+        for name, each in describe_topics(cluster, topics).items()
+        for index in each.partitions
+    ]
+
+
+def by_topic(offsets: Mapping[TopicPartition, int]) -> InputOffsets:
+    """Offsets as Spark's sources have them."""
+    found: dict[str, dict[str, int]] = {}
+    for at, offset in sorted(offsets.items()):
+        found.setdefault(at.topic, {})[str(at.partition)] = offset
+    return found
 
 
 async def lags(access: ClusterAccess, group: str, topics: Collection[str]) -> list[InputLag]:

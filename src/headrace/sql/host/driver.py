@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.pipelines.host import driver_loop
 from headrace.sql.host.settings import SqlDriverSettings
-from headrace.sql.hosting import QueryRefused, QuerySpec, function_from_json, spec_from_json
+from headrace.sql.hosting import (
+    ComparedTopic,
+    QueryRefused,
+    QuerySpec,
+    RowCopy,
+    function_from_json,
+    spec_from_json,
+)
 from headrace.sql.plans import plan_from_json
 from headrace.sql.sources import source_from_json
 
@@ -29,7 +36,17 @@ class SqlDriver:
     """Responds to the service's messages."""
 
     slow: ClassVar[frozenset[str]] = frozenset(
-        {"stop", "stop all", "analyse", "check replace", "push", "end push", "batch"}
+        {
+            "stop",
+            "stop all",
+            "analyse",
+            "check replace",
+            "push",
+            "end push",
+            "batch",
+            "compare",
+            "copy",
+        }
     )
 
     def __init__(self, settings: SqlDriverSettings, send: driver_loop.Send) -> None:
@@ -120,6 +137,15 @@ class SqlDriver:
         if do == "check replace":
             session.check_replace(spec_from_json(message["query"]))
             return {}
+        if do == "copy":
+            session.copy(RowCopy(**message["copy"]))
+            return {}
+        if do == "compare":
+            left, right = (
+                ComparedTopic(source_from_json(source), ends)
+                for source, ends in (message["left"], message["right"])
+            )
+            return session.compare(left, right, message["ignore"], message["tolerance"])
         plan = plan_from_json(message["plan"])
         sources = [source_from_json(each) for each in message["sources"]]
         functions = [function_from_json(each) for each in message["functions"]]

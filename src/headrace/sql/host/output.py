@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from headrace.sql.host.checkpoints import last_epoch
 from headrace.sql.host.settings import SqlDriverSettings
 from headrace.sql.host.writing import sink_options
 from headrace.sql.sources import SqlSource
@@ -42,10 +43,5 @@ def _ledger(checkpoint: Path) -> str:
 
 def has_unfinished_epoch(checkpoint: Path) -> bool:
     """Whether the next run of the query begins with an epoch that the last one has begun."""
-    begun, ended = _last(checkpoint / "offsets"), _last(checkpoint / "commits")
+    begun, ended = last_epoch(checkpoint / "offsets"), last_epoch(checkpoint / "commits")
     return begun is not None and begun != ended
-
-
-def _last(folder: Path) -> int | None:
-    numbers = [int(each.name) for each in folder.glob("*") if each.name.isdigit()]
-    return max(numbers, default=None)

@@ -23,7 +23,7 @@ from headrace.sql.host.replacing import remember_plan
 from headrace.sql.host.settings import SqlDriverSettings
 from headrace.sql.host.views import streaming_views
 from headrace.sql.host.writing import written_rows
-from headrace.sql.hosting import QueryRefused, QuerySpec
+from headrace.sql.hosting import EPOCHS, QueryRefused, QuerySpec
 from headrace.sql.plans import DELETED
 
 TRIGGER_MS = "trigger.ms"
@@ -125,14 +125,14 @@ class SqlQueries:
 
     def _writer(self, rows: DataFrame, spec: QuerySpec, checkpoint: Path) -> Any:
         plan = spec.plan
-        if output_mode(plan) == "update":
-            records = written_rows(rows, plan, spec.target)
-            write = EpochWriter(spec.target, self._settings, checkpoint)
-            return records.writeStream.outputMode("update").foreachBatch(write)
-        if plan.emit_final and DELETED in rows.columns:
+        mode = output_mode(plan)
+        if mode == "append" and plan.emit_final and DELETED in rows.columns:
             # A window is written once: there is nothing to delete.
             rows = rows.where(f"not {DELETED}")
         records = written_rows(rows, plan, spec.target)
+        if mode == "update" or EPOCHS in spec.properties:
+            write = EpochWriter(spec.target, self._settings, checkpoint)
+            return records.writeStream.outputMode(mode).foreachBatch(write)
         options = append_options(spec.target, self._settings, checkpoint)
         return records.writeStream.outputMode("append").format("headrace").options(**options)
 

@@ -1,6 +1,6 @@
 """Spark in the driver process, and everything that it does for the service."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,6 +11,8 @@ from headrace.pipelines.host.driver_session import make_active, start_session
 from headrace.pipelines.host.fork_server import ForkServer
 from headrace.sql.host.analysis import analysed
 from headrace.sql.host.batch import batch_result
+from headrace.sql.host.comparing import comparison
+from headrace.sql.host.copying import copy_rows
 from headrace.sql.host.functions import check_functions
 from headrace.sql.host.processing_log import ProcessingLog
 from headrace.sql.host.progress_listener import StatementListener
@@ -18,7 +20,7 @@ from headrace.sql.host.pushes import Pushes
 from headrace.sql.host.queries import SqlQueries
 from headrace.sql.host.replacing import check_replacement
 from headrace.sql.host.settings import SqlDriverSettings
-from headrace.sql.hosting import FunctionSpec, QuerySpec
+from headrace.sql.hosting import ComparedTopic, FunctionSpec, QuerySpec, RowCopy
 from headrace.sql.plans import QueryPlan
 from headrace.sql.sources import SqlSource
 
@@ -76,6 +78,20 @@ class SqlSession:
         """The rows of a query over what is in the topics now."""
         check_functions(functions, self._settings)
         return batch_result(self.own_session(), self._settings, plan, sources, functions, limit)
+
+    def compare(
+        self,
+        left: ComparedTopic,
+        right: ComparedTopic,
+        ignore: Sequence[str],
+        tolerance: Mapping[str, float],
+    ) -> dict[str, object]:
+        """The differences between two topics."""
+        return comparison(self.own_session(), self._settings, left, right, ignore, tolerance)
+
+    def copy(self, copy: RowCopy) -> None:
+        """Make one topic equal to another."""
+        copy_rows(self.own_session(), self._settings, copy)
 
     def check_replace(self, spec: QuerySpec) -> None:
         """QueryRefused if the query cannot continue with its checkpoint."""

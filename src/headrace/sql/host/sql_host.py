@@ -16,17 +16,21 @@ from typing import Any
 from headrace.pipelines.host.driver_process import DriverGone, DriverProcess
 from headrace.pipelines.host.retries import FailureKind, WantedQuery
 from headrace.pipelines.host.supervised_driver import RESPONDS_WITHIN_S, SupervisedDriver
+from headrace.sql.host.checkpoints import read_position
 from headrace.sql.host.settings import SqlDriverSettings
 from headrace.sql.hosting import (
     Analysis,
     BatchRows,
+    ComparedTopic,
     FunctionSpec,
     HostedState,
     HostUnavailable,
+    QueryPosition,
     QueryRefused,
     QuerySpec,
     QueryStatus,
     ResultColumn,
+    RowCopy,
     spec_to_json,
 )
 from headrace.sql.plans import QueryPlan, plan_to_json
@@ -37,6 +41,8 @@ ANSWERS_WITHIN_S = 120.0
 """Spark may still be starting."""
 BATCH_WITHIN_S = 300.0
 QUIET_S = 60.0
+COPIED_WITHIN_S = 3600.0
+"""Comparisons and copies read whole topics."""
 
 
 class SqlHost:
@@ -106,6 +112,11 @@ class SqlHost:
         """QueryRefused if the query cannot continue with the checkpoint of `spec.generation`."""
         await self._ask({"do": "check replace", "query": spec_to_json(spec)}, ANSWERS_WITHIN_S)
 
+    async def position(self, spec: QuerySpec) -> QueryPosition | None:
+        """How far a query is; None if it has not begun an epoch. It need not run."""
+        checkpoint = self._settings.checkpoint(spec.id, spec.generation)
+        return await asyncio.to_thread(read_position, checkpoint)
+
     # --------------------------------------------------------------------------------- questions
 
     async def analyse(
@@ -150,6 +161,27 @@ class SqlHost:
         message = {"do": "batch", **_plan_message(plan, sources, functions), "limit": limit}
         found = await self._ask(message, BATCH_WITHIN_S)
         return BatchRows(_columns(found), found["rows"])
+
+    async def compare(
+        self,
+        left: ComparedTopic,
+        right: ComparedTopic,
+        ignore: Sequence[str] = (),
+        tolerance: Mapping[str, float] | None = None,
+    ) -> Mapping[str, Any]:
+        """The differences between two topics; QueryRefused, HostUnavailable."""
+        message = {
+            "do": "compare",
+            "left": [source_to_json(left.source), dict(left.ends)],
+            "right": [source_to_json(right.source), dict(right.ends)],
+            "ignore": list(ignore),
+            "tolerance": dict(tolerance or {}),
+        }
+        return await self._ask(message, COPIED_WITHIN_S)
+
+    async def copy(self, copy: RowCopy) -> None:
+        """Returns when the rows are written; QueryRefused, HostUnavailable."""
+        await self._ask({"do": "copy", "copy": dataclasses.asdict(copy)}, COPIED_WITHIN_S)
 
     async def _ask(self, message: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
         try:

@@ -11,7 +11,7 @@ from headrace.pipelines.typed.options import URL
 from headrace.sql.host.bad_records import with_bad_records
 from headrace.sql.host.reading import PROBLEM, read_rows, source_columns, view_schema
 from headrace.sql.host.settings import SqlDriverSettings
-from headrace.sql.hosting import MAX_OFFSETS, START, QueryRefused
+from headrace.sql.hosting import END, MAX_OFFSETS, START, QueryRefused
 from headrace.sql.sources import REGISTERED, Format, SqlSource
 
 MakeView: TypeAlias = Callable[[SqlSource, str], DataFrame]
@@ -34,6 +34,9 @@ def streaming_views(
         if not source.is_table:
             # A table is complete before the first row of a stream is joined with it.
             options["maxOffsetsPerTrigger"] = properties.get(MAX_OFFSETS, str(RECORDS_AN_EPOCH))
+        if END in properties:
+            end = json.loads(properties[END])
+            options["endingOffsets"] = json.dumps({source.topic: end[source.topic]})
         if group is not None:
             options["group.id"] = group
             # The inputs of a query are members of one group.
@@ -45,11 +48,20 @@ def streaming_views(
     return make
 
 
-def batch_views(spark: SparkSession, settings: SqlDriverSettings) -> MakeView:
-    """Views of what is in the topics now: of tables the latest row of each key."""
+def batch_views(
+    spark: SparkSession,
+    settings: SqlDriverSettings,
+    ends: Mapping[str, Mapping[str, int]] | None = None,
+) -> MakeView:
+    """Views of what is in the topics now: of tables the latest row of each key.
+
+    `ends` are offsets by topic and partition up to which topics are read.
+    """
 
     def make(source: SqlSource, view: str) -> DataFrame:
         options = {**_options(source, settings), "startingOffsets": "earliest"}
+        if ends is not None and source.topic in ends:
+            options["endingOffsets"] = json.dumps({source.topic: dict(ends[source.topic])})
         records = spark.read.format("headrace").options(**options).load()
         if source.is_table:
             others = [name for name in records.columns if name != "key"]

@@ -219,3 +219,4 @@ class DropReplay:
     text: str
     name: str
     if_exists: bool = False
+    delete_topic: bool = False

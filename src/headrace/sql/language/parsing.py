@@ -160,7 +160,7 @@ def _drop(reader: TokenReader) -> Statement:
         case "CONNECTOR":
             return DropConnector(reader.text, name, if_exists)
         case "REPLAY":
-            return DropReplay(reader.text, name, if_exists)
+            return DropReplay(reader.text, name, if_exists, reader.accept("DELETE", "TOPIC"))
     delete_topic = reader.accept("DELETE", "TOPIC")
     return DropSource(reader.text, name, what == "TABLE", if_exists, delete_topic)
 

@@ -3,7 +3,7 @@
 import re
 
 from headrace.service.errors import HttpError
-from headrace.sql.commands.records import SOURCE, key_of
+from headrace.sql.commands.records import REPLAY, SOURCE, key_of
 from headrace.sql.errors import NOT_FOUND, StatementRefused, bad_request
 from headrace.sql.execution.changing import terminate
 from headrace.sql.execution.executor import StatementFailure
@@ -73,8 +73,10 @@ async def terminate_cluster(call: SqlCall) -> object:
         async with server.turn:
             await terminate(server, TerminateQuery(text, None))
             sources = server.catalog.sources()
-            if sources:
-                await server.change(removed=[key_of(SOURCE, each.name) for each in sources])
+            removed = [key_of(SOURCE, each.name) for each in sources]
+            removed += [key_of(REPLAY, each.name) for each in server.catalog.replays()]
+            if removed:
+                await server.change(removed=removed)
         for each in sources:
             topic = each.source.topic
             if each.is_derived and any(one.fullmatch(topic) for one in wanted):

@@ -47,8 +47,8 @@ QUERY_PROPERTIES = frozenset({"start", "query_id", "max_offsets_per_trigger", "t
 CREATE_AS_PROPERTIES = frozenset(
     {*TOPIC_PROPERTIES, *FORMAT_PROPERTIES, *TIME_PROPERTIES, *QUERY_PROPERTIES}
 )
-REPLAY_PROPERTIES = frozenset({*CREATE_AS_PROPERTIES, "keep"})
-SWITCH_PROPERTIES = frozenset({"mode", "keep", "max_lag"})
+REPLAY_PROPERTIES = CREATE_AS_PROPERTIES - {"start"}
+SWITCH_PROPERTIES = frozenset({"mode", "max_lag"})
 
 
 def read_properties(
