@@ -5,6 +5,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 def committed_values(bootstrap: str, topic: str, silence_s: float = 20) -> list[bytes]:
     """The values of all committed records, partition by partition; ends at the topic's end."""
+    return [value for _, value in committed_records(bootstrap, topic, silence_s)]
+
+
+def committed_records(
+    bootstrap: str, topic: str, silence_s: float = 20
+) -> list[tuple[bytes, bytes]]:
+    """The keys and values of all committed records, in the order of each partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -17,15 +24,15 @@ def committed_values(bootstrap: str, topic: str, silence_s: float = 20) -> list[
     )
     partitions = consumer.list_topics(topic, 30).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-    values: list[bytes] = []
+    records: list[tuple[bytes, bytes]] = []
     ended: set[int] = set()
     while len(ended) < len(partitions):
         message = consumer.poll(silence_s)
         assert message is not None, f"{topic}: no end within {silence_s} s"
         if message.error() is None:
-            values.append(message.value())
+            records.append((message.key(), message.value()))
         else:
             assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
             ended.add(message.partition())
     consumer.close()
-    return values
+    return records
