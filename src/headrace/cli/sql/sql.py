@@ -29,6 +29,7 @@ app = typer.Typer(
         "headrace sql -e 'LIST STREAMS;'",
         "headrace sql -f pipeline.sql                            stops at the first error",
         "headrace sql -e 'SELECT * FROM orders EMIT CHANGES;' --json | jq .total",
+        "headrace sql -e 'COMPARE totals_v2 WITH totals;'        code 1 if they differ",
         "headrace sql export > all.sql",
         "headrace sql serve                                      a server on localhost:8088",
     ),
