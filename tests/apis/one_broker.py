@@ -11,7 +11,13 @@ from typing import TypeVar, cast
 from kio.serial import entity_reader, entity_writer
 
 from headrace.apis.context import Caller, RequestContext, Services
-from headrace.broker.build import Surroundings, build, make_groups, make_transactions
+from headrace.broker.build import (
+    Surroundings,
+    build,
+    make_groups,
+    make_shares,
+    make_transactions,
+)
 from headrace.broker.metadata_stores import Opened
 from headrace.clock import ManualClock
 from headrace.cluster.controller import Defaults, NewTopic
@@ -61,6 +67,8 @@ class OneBroker:
         self.groups, self.transactions = make_groups(services), make_transactions(services)
         services.make_groups = lambda: self.groups
         services.make_transactions = lambda: self.transactions
+        self.shares = make_shares(services)
+        services.make_shares = lambda: self.shares
 
     def close(self) -> None:
         self.executor.shutdown()

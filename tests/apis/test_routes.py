@@ -70,6 +70,15 @@ RIGHTS = {
     "PushTelemetry": "",
     "ConsumerGroupHeartbeat": "before G READ, within T DESCRIBE, filter T DESCRIBE",
     "ConsumerGroupDescribe": "each G DESCRIBE, each T DESCRIBE",
+    "ShareGroupHeartbeat": "before G READ, within T DESCRIBE",
+    "ShareGroupDescribe": "each G DESCRIBE, each T DESCRIBE",
+    "ShareFetch": "before G READ, each T READ",
+    "ShareAcknowledge": "before G READ, each T READ",
+    "InitializeShareGroupState": "before C CLUSTER_ACTION",
+    "ReadShareGroupState": "before C CLUSTER_ACTION",
+    "WriteShareGroupState": "before C CLUSTER_ACTION",
+    "DeleteShareGroupState": "before C CLUSTER_ACTION",
+    "ReadShareGroupStateSummary": "before C CLUSTER_ACTION",
     "CreateDelegationToken": "within U CREATE_TOKENS",
     "RenewDelegationToken": "",
     "ExpireDelegationToken": "",
@@ -149,7 +158,8 @@ def test_every_api_is_counted_by_a_quota_except_markers_of_brokers() -> None:
     assert quotas.pop(QuotaClass.FETCH) == {"Fetch"}
     mutations = {"CreateTopics", "DeleteTopics", "CreatePartitions"}
     assert quotas.pop(QuotaClass.CONTROLLER_MUTATION) == mutations
-    assert quotas.pop(QuotaClass.EXEMPT) == {"WriteTxnMarkers"}
+    state = {name for name in RIGHTS if "ShareGroupState" in name}
+    assert quotas.pop(QuotaClass.EXEMPT) == {"WriteTxnMarkers", *state}
     assert quotas.keys() == {QuotaClass.REQUEST}
 
 

@@ -23,6 +23,7 @@ from headrace.settings import Settings
 if TYPE_CHECKING:
     from headrace.apis.telemetry.client_metrics import ClientMetrics
     from headrace.coordination.group_runtime import GroupCoordinator
+    from headrace.coordination.shares.shares import Shares
     from headrace.coordination.transaction_runtime import TransactionCoordinator
     from headrace.errors import KafkaError
     from headrace.security.listener_certificates import ListenerCertificates
@@ -44,6 +45,8 @@ class Services:
     longer than starting the rest of the broker."""
     make_transactions: Callable[[], TransactionCoordinator]
     """Creates the transaction coordinator, at the first request that needs it too."""
+    make_shares: Callable[[], Shares]
+    """Creates what serves share groups, likewise."""
     peers: Peers
     guard: Guard | None = None
     """Authorizes clients; None without an authorizer."""
@@ -58,6 +61,7 @@ class Services:
     waiting_fetches: WaitingFetches = field(init=False)
     _groups: GroupCoordinator | None = field(default=None, init=False)
     _transactions: TransactionCoordinator | None = field(default=None, init=False)
+    _shares: Shares | None = field(default=None, init=False)
     _client_metrics: ClientMetrics | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +91,13 @@ class Services:
         return self._transactions
 
     @property
+    def shares(self) -> Shares:
+        """What this broker does for share groups."""
+        if self._shares is None:
+            self._shares = self.make_shares()
+        return self._shares
+
+    @property
     def client_metrics(self) -> ClientMetrics:
         """The clients that push metrics to this broker."""
         if self._client_metrics is None:
@@ -109,6 +120,8 @@ class Services:
 
     def stop_coordinators(self) -> None:
         """Stop the coordinators that were created."""
+        if self._shares is not None:
+            self._shares.stop()
         if self._transactions is not None:
             self._transactions.stop()
         if self._groups is not None:
@@ -163,6 +176,8 @@ class Caller:
     """The client's quotas; None while the cluster has no client quotas."""
     fetch_quota: ClientQuota | None = None
     """The same object if it limits fetches, else None."""
+    on_close: Callable[[Caller], None] | None = None
+    """Called when the connection is closed; None if the client holds nothing on this broker."""
 
     def may(
         self, operation: AclOperation, kind: ResourceType, name: str, *, silent: bool = False

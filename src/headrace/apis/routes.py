@@ -244,6 +244,50 @@ _GROUPS = (
     ),
 )  # fmt: skip
 
+_SHARE_STATE = (before(on_cluster(_CLUSTER_ACTION)),)
+_SHARES = (
+    Route(
+        76, "ShareGroupHeartbeat", 1, 1, 0, _COLD,
+        "shares.share_group_heartbeat:share_group_heartbeat",
+        (before(on_group(_READ)), within(on_topic(_DESCRIBE), when="subscribed topics")),
+        _REQUEST,
+    ),
+    Route(
+        77, "ShareGroupDescribe", 1, 1, 0, _COLD,
+        "shares.share_group_describe:share_group_describe",
+        (each(on_group(_DESCRIBE)), each(on_topic(_DESCRIBE), when="all topics of the group")),
+        _REQUEST,
+    ),
+    Route(
+        78, "ShareFetch", 1, 2, 0, _COLD, "shares.share_fetch:share_fetch",
+        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST,
+    ),
+    Route(
+        79, "ShareAcknowledge", 1, 2, 0, _COLD, "shares.share_acknowledge:share_acknowledge",
+        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST,
+    ),
+    Route(
+        83, "InitializeShareGroupState", 0, 0, 0, _COLD,
+        "shares.share_group_state:initialize_share_group_state", _SHARE_STATE, QuotaClass.EXEMPT,
+    ),
+    Route(
+        84, "ReadShareGroupState", 0, 0, 0, _COLD,
+        "shares.share_group_state:read_share_group_state", _SHARE_STATE, QuotaClass.EXEMPT,
+    ),
+    Route(
+        85, "WriteShareGroupState", 0, 1, 0, _COLD,
+        "shares.share_group_state:write_share_group_state", _SHARE_STATE, QuotaClass.EXEMPT,
+    ),
+    Route(
+        86, "DeleteShareGroupState", 0, 0, 0, _COLD,
+        "shares.share_group_state:delete_share_group_state", _SHARE_STATE, QuotaClass.EXEMPT,
+    ),
+    Route(
+        87, "ReadShareGroupStateSummary", 0, 1, 0, _COLD,
+        "shares.share_group_state:read_share_group_state_summary", _SHARE_STATE, QuotaClass.EXEMPT,
+    ),
+)  # fmt: skip
+
 _TRANSACTIONS = (
     Route(
         22, "InitProducerId", 0, 5, 2, _COLD, "transactions.init_producer_id:init_producer_id",
@@ -438,8 +482,8 @@ ROUTES: dict[int, Route] = {
     route.key: route
     for route in sorted(
         (
-            *_RECORDS, *_TOPICS, *_GROUPS, *_TRANSACTIONS, *_CONFIGS, *_SECURITY, *_QUOTAS,
-            *_CLUSTER, *CLIENT_TELEMETRY,
+            *_RECORDS, *_TOPICS, *_GROUPS, *_SHARES, *_TRANSACTIONS, *_CONFIGS, *_SECURITY,
+            *_QUOTAS, *_CLUSTER, *CLIENT_TELEMETRY,
         ),
         key=lambda route: route.key,
     )

@@ -22,7 +22,14 @@ from headrace.broker.metrics.values import Metrics
 from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.clock import Clock
-from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker, Image, Topic
+from headrace.cluster.image import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Broker,
+    Image,
+    Topic,
+)
 from headrace.cluster.membership import Membership, Rules
 from headrace.cluster.metadata import FoundTopic, Metadata
 from headrace.cluster.store import Store
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from headrace.broker.replication import Replication
     from headrace.client.aio import Connect
     from headrace.coordination.group_runtime import GroupCoordinator
+    from headrace.coordination.shares.shares import Shares
     from headrace.coordination.transaction_runtime import TransactionCoordinator
 
 logger = logging.getLogger(__name__)
@@ -165,6 +173,7 @@ def build(
         replicas,
         lambda: _start_groups(services),
         lambda: _start_transactions(services),
+        lambda: _start_shares(services),
         Peers(metadata, node, timeout_s, on.connect),
         _make_guard(settings, metadata, audit),
         audit,
@@ -250,6 +259,26 @@ def make_transactions(services: Services) -> "TransactionCoordinator":
     )
 
 
+def make_shares(services: Services) -> "Shares":
+    """What serves this broker's share groups, not started."""
+    from headrace.coordination.shares.shares import Shares
+
+    return Shares(
+        services.settings,
+        services.clock,
+        services.metadata,
+        services.replicas,
+        services.peers,
+        services.long_batches.search,
+    )
+
+
+def _start_shares(services: Services) -> "Shares":
+    shares = make_shares(services)
+    shares.start()
+    return shares
+
+
 def _start_groups(services: Services) -> "GroupCoordinator":
     groups = make_groups(services)
     groups.start()
@@ -271,6 +300,8 @@ def _wake_coordinators(services: Services, image: Image) -> None:
     if TRANSACTIONS_TOPIC in image.topics:
         # Complete transactions that a crash interrupted, and abort those that time out.
         loop.call_soon(lambda: services.transactions)
+    if SHARE_STATE_TOPIC in image.topics:
+        loop.call_soon(lambda: services.shares)
 
 
 async def _committed(services: Services, topics: Collection[str]) -> CommittedOffsets:

@@ -410,6 +410,8 @@ class ClientConnection:
         # They refer to the connection: without this, only the garbage collector would free it.
         del self._partial, self._responses
         self._on_close(self)
+        if self.caller.on_close is not None:
+            self.caller.on_close(self.caller)
 
 
 def _refusal(size: int, limits: Limits, plain_listener: str | None) -> str:

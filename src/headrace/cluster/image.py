@@ -19,7 +19,8 @@ _Value = TypeVar("_Value")
 NO_LEADER = -1
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 """Topics that only brokers write; clients see them as internal."""
 CLUSTER_DEFAULT = ""
 """The key in `broker_configs` of the cluster-wide default configs."""

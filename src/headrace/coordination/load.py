@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from crc32c import crc32c
 
-from headrace.coordination import consumer_records, records, transaction_records
+from headrace.coordination import (
+    consumer_records,
+    records,
+    share_group_records,
+    transaction_records,
+)
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Record
 from headrace.coordination.transactions import Transactions
@@ -146,3 +151,5 @@ def _decode(key: bytes, value: bytes) -> Record:
     if int.from_bytes(key[:2], "big") in consumer_records.KEY_TYPES:
         return consumer_records.decode(key, value)
     return records.decode(key, value)
+    if int.from_bytes(key[:2], "big") in share_group_records.SHARE_KEY_TYPES:
+        return share_group_records.decode(key, value)

@@ -65,6 +65,7 @@ class Runtime(Generic[_Machine]):
         metadata: Metadata,
         replicas: Replicas,
         codec: int,
+        new_latest: Callable[[], Latest] = Latest,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -76,7 +77,7 @@ class Runtime(Generic[_Machine]):
         self.topic = CoordinatorTopic(topic, self._new_topic, metadata, replicas)
         self.shards: Shards[_Machine] = Shards(
             self.topic, replicas, clock, self._timers, self._tasks,
-            self._new_state, self._replay_steps, self._loaded,
+            self._new_state, self._replay_steps, self._loaded, new_latest,
         )  # fmt: skip
         metadata.listeners.append(self._follow)
 

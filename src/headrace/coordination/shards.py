@@ -134,8 +134,12 @@ class Shards(Generic[_Machine]):
         new_state: Callable[[], _Machine],
         replay: Callable[[_Machine, Latest], Iterator[None]],
         loaded: Callable[[Shard[_Machine]], None],
+        new_latest: Callable[[], Latest] = Latest,
     ) -> None:
-        """`replay` replays what the log holds in steps; `loaded` is called when it is done."""
+        """`replay` replays what the log holds in steps; `loaded` is called when it is done.
+
+        `new_latest` makes what collects the records of a log.
+        """
         self._topic = topic
         self._replicas = replicas
         self._clock = clock
@@ -144,6 +148,7 @@ class Shards(Generic[_Machine]):
         self._new_state = new_state
         self._replay = replay
         self._loaded = loaded
+        self._new_latest = new_latest
         self._shards: dict[int, Shard[_Machine]] = {}
 
     def __len__(self) -> int:
@@ -230,7 +235,7 @@ class Shards(Generic[_Machine]):
     def _load_steps(self, shard: Shard[_Machine]) -> Iterator[None]:
         """Read a shard from its log; yields regularly."""
         partition = shard.partition
-        latest = Latest()
+        latest = self._new_latest()
         try:
             limit = self._replicas.max_decompressed_bytes
             yield from latest_records(partition, limit, latest)

@@ -16,19 +16,22 @@ _Response = TypeVar("_Response")
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode as WireError
     from kio.schema.types import BrokerId, GroupId, ProducerId, TopicName, TransactionalId
-    from kio.static.primitive import f64, i8, i16, i32, i32Timedelta, i64
+    from kio.static.primitive import Records, f64, i8, i16, i32, i32Timedelta, i64, u16
 
     def error(code: ErrorCode) -> WireError:
         """Our error code, with the type of kio's."""
 
     def milliseconds(value: int) -> i32Timedelta:
         """A duration as kio's type."""
+
+    def records(data: bytes) -> Records:
+        """Batches as kio's type."""
 else:
 
     def _plain(value):
         return value
 
-    f64 = i8 = i16 = i32 = i64 = error = _plain
+    f64 = i8 = i16 = i32 = i64 = u16 = error = records = _plain
     BrokerId = GroupId = ProducerId = TopicName = TransactionalId = _plain
 
     def milliseconds(value):
@@ -68,6 +71,7 @@ __all__ = [
     "i32",
     "i64",
     "milliseconds",
+    "records",
     "respond",
     "to_milliseconds",
 ]

@@ -1,11 +1,10 @@
 """FindCoordinator (10), versions 0-6.
 
-Finds the coordinator of a group or transactional id: the leader of the partition of
-`__consumer_offsets` or `__transaction_state` to which the id belongs. The first request creates the
-topic.
+Finds the coordinator of a group, a transactional id or a share partition: the leader of the
+partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` to which the id
+belongs. The first request creates the topic.
 
 v1 key types; v3 flexible; v4 several keys at once; v5, v6 new error codes and the share key type.
-Not done: share groups (key type 2), whose coordinator is not available.
 """
 
 from functools import partial
@@ -15,6 +14,7 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 
 from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import need_cluster, need_group, need_transactional_id
+from headrace.coordination.coordinator_topic import CoordinatorTopic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.security.acls import AclOperation
 from headrace.wire.primitives import NO_ERROR, BrokerId, error, i32, respond
@@ -37,6 +37,19 @@ def find_coordinator(
     )
 
 
+def _topic(services: Services, key_type: int, key: str) -> CoordinatorTopic:
+    """The topic of the coordinator."""
+    if key_type == GROUP:
+        return services.groups.topic
+    if key_type == TRANSACTION:
+        return services.transactions.topic
+    if key.count(":") < 2:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{key} is not of the form group:topicId:partition"
+        )
+    return services.shares.coordinator.topic
+
+
 def _find(services: Services, key_type: int, key: str, caller: Caller) -> Coordinator:
     try:
         if key_type not in (GROUP, TRANSACTION, SHARE):
@@ -47,10 +60,7 @@ def _find(services: Services, key_type: int, key: str, caller: Caller) -> Coordi
             need_transactional_id(caller, AclOperation.DESCRIBE, key)
         else:
             need_cluster(caller, AclOperation.CLUSTER_ACTION)
-        if key_type == SHARE:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        coordinator = services.groups if key_type == GROUP else services.transactions
-        leader = coordinator.topic.leader_of(key)
+        leader = _topic(services, key_type, key).leader_of(key)
         broker = services.metadata.image.brokers.get(leader)
         endpoint = broker.endpoint(caller.listener) if broker is not None else None
         if broker is None or endpoint is None:

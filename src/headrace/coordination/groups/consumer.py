@@ -466,7 +466,7 @@ def _heartbeat(
         if beat.epoch in (LEAVING, LEAVING_FOR_NOW):
             return found.depart(beat, token, now_ms)
         return found.beat(beat, token, now_ms)
-    if beat.epoch != JOINING:
+    if beat.epoch != JOINING or not (found is None or isinstance(found, ClassicGroup)):
         why = "not found" if found is None else f"is not a {CONSUMER} group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {why}.")
     group = ConsumerGroup(beat.group_id, shard)

@@ -16,6 +16,7 @@ from headrace.errors import ErrorCode
 CLASSIC = "classic"
 CONSUMER = "consumer"
 
+SHARE = "share"
 NO_GENERATION = -1
 
 
@@ -159,7 +160,7 @@ class Group(Protocol):
 
     @property
     def kind(self) -> str:
-        """CLASSIC or CONSUMER: how ListGroups names the type."""
+        """CLASSIC, CONSUMER, SHARE or STREAMS: how ListGroups names the type."""
 
     @property
     def protocol_type(self) -> str:

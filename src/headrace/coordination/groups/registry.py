@@ -16,6 +16,7 @@ from headrace.coordination.groups.generation import CONSUMER_PROTOCOL
 from headrace.coordination.groups.group import (
     CLASSIC,
     CONSUMER,
+    SHARE,
     Committer,
     Group,
     Heartbeat,
@@ -35,6 +36,7 @@ from headrace.coordination.records import (
     OffsetCommitKey,
 )
 from headrace.coordination.wall_time import WallTime
+from headrace.coordination.share_group_records import ShareGroupKey
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings
 from headrace.types import TopicPartition
@@ -82,6 +84,10 @@ class Groups:
             self._replay_classic(key.group_id, value)
         else:
             from headrace.coordination.groups import consumer
+        elif isinstance(key, ShareGroupKey):
+            from headrace.coordination.groups import share
+
+            share.replay(self, key, value)
 
             consumer.replay(self, key, value)
 
@@ -151,6 +157,10 @@ class Groups:
         """Delete expired offsets, and empty groups without offsets."""
         outcome = Outcome()
         for group_id, group in self.groups.items():
+        if gone and any(group.kind == SHARE for group in self.groups.values()):
+            from headrace.coordination.groups import share
+
+            outcome.merge(share.topics_changed(self))
             retained_from = (
                 group.retention_from if isinstance(group, ClassicGroup) else _since_the_commit
             )
@@ -158,7 +168,7 @@ class Groups:
                 group_id, group.subscribes_to, retained_from, self.wall.ms
             )
             outcome.records += expired
-            if group.is_empty() and not remain:
+            if group.is_empty() and not remain and group.kind != SHARE:
                 outcome.records += group.tombstones()
         return outcome
 

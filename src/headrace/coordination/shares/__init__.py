@@ -1,0 +1,1 @@
+"""Share groups: delivery of records to many members, and the coordinator that keeps its state."""
