@@ -6,21 +6,26 @@ response with UNSUPPORTED_VERSION and our ranges, so that the client can choose 
 The response header is always the plain one, because the client does not know our versions yet.
 
 v1 throttle time; v3 flexible: features in tagged fields, and a client whose software name or
-version is invalid is refused with INVALID_REQUEST (KIP-511).
+version is invalid is refused with INVALID_REQUEST (KIP-511); v4 also lists supported features whose
+lowest level is 0, which older clients reject.
 """
 
 import re
 import struct
+from collections.abc import Sequence
 
 from headrace.apis.context import Caller, Services
 from headrace.apis.routes import API_VERSIONS, CLIENT_TELEMETRY, ROUTES, Route
-from headrace.cluster.features import FEATURES, FINALIZED_EPOCH
+from headrace.cluster.features import FEATURES, FinalizedFeatures
 from headrace.errors import ErrorCode, MalformedRequest
 from headrace.settings import Settings
 from headrace.wire.framing import frame_response
 from headrace.wire.varint import read_uvarint, uvarint
 
 _FLEXIBLE_FROM = 3
+_LEVEL_0_FROM = 4
+_Levels = tuple[str, int, int]
+"""A feature with its lowest and its highest level."""
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -32,13 +37,15 @@ class ApiVersions:
     def __init__(self, services: Services) -> None:
         offered = offered_routes(services.settings)
         self._errors = services.errors
+        self._metadata = services.metadata
         # Encoded once: every new connection asks.
         ranges = [(row.key, row.min_version, row.max_version) for row in offered]
         self._ranges = struct.pack(">i", len(ranges))
         self._ranges += b"".join(struct.pack(">hhh", *row) for row in ranges)
         self._flexible_ranges = uvarint(len(ranges) + 1)
         self._flexible_ranges += b"".join(struct.pack(">hhhB", *row, 0) for row in ranges)
-        self._features = _features()
+        self._finalized = services.metadata.image.features
+        self._features = _encode_features(self._finalized)
 
     def __call__(
         self,
@@ -60,10 +67,18 @@ class ApiVersions:
         body = self._body(version, code, struct.pack(">i", caller.throttle_ms))
         return frame_response(correlation_id, False, body)
 
+    def _current_features(self) -> tuple[bytes, bytes]:
+        """The encoded features, encoded again after a change of their levels."""
+        finalized = self._metadata.image.features
+        if finalized is not self._finalized:
+            self._finalized, self._features = finalized, _encode_features(finalized)
+        return self._features
+
     def _body(self, version: int, error: ErrorCode, throttle: bytes) -> bytes:
         code = struct.pack(">h", error)
         if version >= _FLEXIBLE_FROM:
-            return code + self._flexible_ranges + throttle + self._features
+            features = self._current_features()[version >= _LEVEL_0_FROM]
+            return code + self._flexible_ranges + throttle + features
         return code + self._ranges + (throttle if version >= 1 else b"")
 
 
@@ -76,18 +91,29 @@ def offered_routes(settings: Settings) -> list[Route]:
     return [row for row in ROUTES.values() if row not in hidden]
 
 
-def _features() -> bytes:
-    """The tagged fields: 0 supported features, 1 the epoch, 2 finalised features."""
-    supported = uvarint(len(FEATURES) + 1)
-    finalized = uvarint(len(FEATURES) + 1)
-    for feature in FEATURES:
-        name = uvarint(len(feature.name) + 1) + feature.name.encode()
-        supported += name + struct.pack(">hhB", feature.min_level, feature.max_level, 0)
-        finalized += name + struct.pack(">hhB", feature.finalized, feature.finalized, 0)
-    epoch = struct.pack(">q", FINALIZED_EPOCH)
-    fields = [(0, supported), (1, epoch), (2, finalized)]
+def _encode_features(finalized: FinalizedFeatures) -> tuple[bytes, bytes]:
+    """The tagged fields of v3, and of later versions."""
+    known = FEATURES.values()
+    supported = [(one.name, one.min_level, one.max_level) for one in known]
+    levels = [(name, level, level) for name, level in finalized.levels.items() if level]
+    return (
+        _tagged([row for row in supported if row[1]], finalized.epoch, levels),
+        _tagged(supported, finalized.epoch, levels),
+    )
+
+
+def _tagged(supported: Sequence[_Levels], epoch: int, finalized: Sequence[_Levels]) -> bytes:
+    """The tagged fields: 0 supported features, 1 the epoch, 2 finalized features."""
+    fields = [_array(supported), struct.pack(">q", epoch), _array(finalized)]
     return uvarint(len(fields)) + b"".join(
-        uvarint(tag) + uvarint(len(value)) + value for tag, value in fields
+        uvarint(tag) + uvarint(len(value)) + value for tag, value in enumerate(fields)
+    )
+
+
+def _array(rows: Sequence[_Levels]) -> bytes:
+    return uvarint(len(rows) + 1) + b"".join(
+        uvarint(len(name) + 1) + name.encode() + struct.pack(">hhB", low, high, 0)
+        for name, low, high in rows
     )
 
 

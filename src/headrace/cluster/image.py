@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from headrace.cluster.features import FinalizedFeatures
 from headrace.security.state import NOTHING, SecurityState
 from headrace.types import BrokerId, Epoch
 
@@ -110,6 +111,8 @@ class Image:
 
     security: SecurityState = NOTHING
     """Users, ACLs, quotas and delegation tokens."""
+    features: FinalizedFeatures = field(default_factory=FinalizedFeatures)
+    """The finalized levels of the cluster's features."""
 
     def with_topics(self, changed: Iterable[Topic], removed: Iterable[Topic] = ()) -> "Image":
         """The image with these topics added or changed, and those removed."""
@@ -177,6 +180,10 @@ class Image:
     def with_security(self, state: SecurityState) -> "Image":
         """The image after users, ACLs, quotas or tokens changed."""
         return replace(self, version=self.version + 1, security=state)
+
+    def with_features(self, features: FinalizedFeatures) -> "Image":
+        """The image after levels of features changed."""
+        return replace(self, version=self.version + 1, features=features)
 
 
 def _led_by(brokers: Container[BrokerId], state: PartitionState) -> PartitionState:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from headrace.clock import Clock
+from headrace.cluster.features import FeatureUpdate, updated
 from headrace.cluster.image import Broker, Image, PartitionState, Topic
 from headrace.cluster.metadata_nodes import MetadataNodes
 from headrace.cluster.producer_ids import ProducerIds
@@ -285,6 +286,20 @@ class Metadata:
 
         return self.change(decide)
 
+    def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> None:
+        """Change the levels of features; KafkaError, and no change, if one is refused."""
+
+        def decide(image: Image) -> MetadataChange[None]:
+            features = updated(image.features, updates, self.node_id)
+            if features is image.features:
+                return MetadataChange([], image)
+            changes = [self.nodes.put_features(features)]
+            return MetadataChange([], image.with_features(features), changes)
+
+        self.change(decide, validate_only=validate_only)
+
     def adopt_topics(self, found: Iterable[FoundTopic]) -> list[FoundTopic]:
         """Register topics that have folders here but are unknown to the store.
 
@@ -358,6 +373,7 @@ def _same(old: Image, new: Image) -> bool:
         and old.group_configs == new.group_configs
         and old.client_metrics == new.client_metrics
         and old.security == new.security
+        and old.features == new.features
         and old.topics.keys() == new.topics.keys()
         and all(old.topics[name] is topic for name, topic in new.topics.items())
     )

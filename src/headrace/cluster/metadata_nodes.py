@@ -2,8 +2,9 @@
 
 The nodes: `/cluster`, `/brokers/<id>`, `/topics/<name>`, `/configs/<broker id or default>`,
 `/group_configs/<group id, percent-encoded>`, `/client_metrics/<subscription, percent-encoded>`,
-those of `security_nodes.py`, `/deleted/<topic id>`, `/producer_ids`, `/controller`; and those that
-live as long as their broker's session, `/live/<broker id>` and `/live/controller`.
+those of `security_nodes.py`, `/features` (after the first change of a level),
+`/deleted/<topic id>`, `/producer_ids`, `/controller`; and those that live as long as their broker's
+session, `/live/<broker id>` and `/live/controller`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.cluster.features import FinalizedFeatures, stored_features
 from headrace.cluster.image import (
     CLUSTER_DEFAULT,
     NO_LEADER,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 CONTROLLER = "/controller"
 LIVE_CONTROLLER = f"{LIVE}{CONTROLLER}"
+_FEATURES = "/features"
 
 Content: TypeAlias = dict[str, Any]
 """The value of a node, parsed."""
@@ -105,8 +108,16 @@ class MetadataNodes:
                 _resource(name): content for name, content in self._children("/client_metrics")
             },
             security=self._security.read(self._store, self._versions),
+            features=self._read_features(),
         )
         return image.with_topics(self._read_topics())
+
+    def _read_features(self) -> FinalizedFeatures:
+        """The finalized features; before the first change those of a new cluster."""
+        stored = self.get(_FEATURES)
+        if stored is None:
+            return FinalizedFeatures()
+        return stored_features(stored["epoch"], stored["levels"])
 
     def _children(self, path: str) -> Iterable[tuple[str, Content]]:
         nodes = self._store.children(path)
@@ -198,6 +209,10 @@ class MetadataNodes:
         for path, value in changed_nodes(old, new):
             changes += self.delete(path) if value is None else [self._put(path, value)]
         return changes
+
+    def put_features(self, features: FinalizedFeatures) -> Change:
+        """Write the finalized features."""
+        return self.put(_FEATURES, {"epoch": features.epoch, "levels": dict(features.levels)})
 
     # ----------------------------------------------------------------------------- checks
 

@@ -20,12 +20,12 @@ from kio.schema.describe_quorum.v2.response import (
 from kio.static.primitive import u16
 
 from headrace.apis.context import RequestContext, Services
-from headrace.cluster.features import FINALIZED_EPOCH
 from headrace.cluster.image import Image
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import NO_ERROR, BrokerId, error, i32, i64
 
 METADATA_TOPIC = "__cluster_metadata"
+LEADER_EPOCH = 1
 
 
 def describe_quorum(
@@ -74,7 +74,7 @@ def _quorum(image: Image, now_ms: int, index: i32) -> PartitionData:
         error_code=NO_ERROR,
         error_message=None,
         leader_id=BrokerId(image.controller_id),
-        leader_epoch=i32(FINALIZED_EPOCH),
+        leader_epoch=i32(LEADER_EPOCH),
         high_watermark=i64(image.version),
         current_voters=(voter,),
         observers=(),

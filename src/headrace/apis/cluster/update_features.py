@@ -1,33 +1,33 @@
 """UpdateFeatures (57), versions 0-2.
 
-Validates updates of the cluster's features. The version of Headrace determines their levels: an
-update to the present level succeeds, any other is refused with a reason.
+Changes the finalized levels of the cluster's features, all of a request or none. The levels are
+stored with the metadata and take effect on every broker without a restart; clients read them when
+they connect.
 
-v1 validation only, and types of downgrade; v2 has no result for each feature. Not done: changing a
-level.
+v1 validation only, and types of downgrade; v2 has no result for each feature.
 """
 
 from functools import partial
 
-from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
+from kio.schema.update_features.v1.request import UpdateFeaturesRequest
 from kio.schema.update_features.v1.response import UpdatableFeatureResult, UpdateFeaturesResponse
 
 from headrace.apis.context import RequestContext, Services
-from headrace.cluster.features import FEATURES
-from headrace.errors import ErrorCode, KafkaError
+from headrace.cluster.features import FeatureUpdate
+from headrace.errors import KafkaError
 from headrace.wire.primitives import NO_ERROR, error, respond
-
-UPGRADE = 1
-UNSAFE_DOWNGRADE = 3
 
 
 def update_features(
-    _services: Services, request: UpdateFeaturesRequest, _context: RequestContext
+    services: Services, request: UpdateFeaturesRequest, _context: RequestContext
 ) -> UpdateFeaturesResponse:
-    """Accept updates that change nothing; the response carries the first refusal."""
+    """Change or validate the levels; the response carries the first refusal."""
+    updates = [
+        FeatureUpdate(one.feature, int(one.max_version_level), int(one.upgrade_type))
+        for one in request.feature_updates
+    ]
     try:
-        for update in request.feature_updates:
-            _check(update)
+        services.metadata.update_features(updates, validate_only=request.validate_only)
     except KafkaError as refusal:
         return respond(
             partial(
@@ -43,31 +43,4 @@ def update_features(
     )
     return respond(
         partial(UpdateFeaturesResponse, error_code=NO_ERROR, error_message=None, results=granted)
-    )
-
-
-def _check(update: FeatureUpdateKey) -> None:
-    level = update.max_version_level
-    known = next((one for one in FEATURES if one.name == update.feature), None)
-    if not UPGRADE <= update.upgrade_type <= UNSAFE_DOWNGRADE:
-        reason = "The controller does not support the given upgrade type."
-    elif level < 0:
-        reason = "A feature version cannot be less than 0."
-    elif known is None:
-        reason = "This broker does not support this feature."
-    elif level != 0 and not known.min_level <= level <= known.max_level:
-        reason = f"This broker only supports versions {known.min_level}-{known.max_level}."
-    elif level < known.finalized and update.upgrade_type == UPGRADE:
-        reason = "A downgrade needs the upgrade type SAFE_DOWNGRADE or UNSAFE_DOWNGRADE."
-    elif level > known.finalized and update.upgrade_type != UPGRADE:
-        reason = "Can't downgrade to a newer version."
-    elif level != known.finalized:
-        reason = (
-            f"The level is {known.finalized} in this version of Headrace and cannot be changed."
-        )
-    else:
-        return
-    raise KafkaError(
-        ErrorCode.INVALID_UPDATE_VERSION,
-        f"Invalid update version {level} for feature {update.feature}. {reason}",
     )

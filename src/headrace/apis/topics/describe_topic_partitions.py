@@ -2,8 +2,6 @@
 
 Topics in the order of their names, with their partitions, up to the limit of the request. A cursor
 in the response marks where the next page begins. Without topics in the request all are described.
-
-Not done: eligible leader replicas; both lists are empty.
 """
 
 from collections.abc import Container, Iterable
@@ -107,6 +105,8 @@ def _describe(topic: Topic, start: int, end: int, absent: Container[int], allowe
 def _partition(index: int, state: PartitionState, absent: Container[int]) -> _Partition:
     """A partition; `absent` are brokers that clients of this listener cannot reach."""
     led = state.leader != NO_LEADER and state.leader not in absent
+    alone = not (state.isr or state.eligible or state.last_leader == NO_LEADER)
+    last_leader = state.last_leader if alone else None
     return _Partition(
         error_code=NO_ERROR if led else error(ErrorCode.LEADER_NOT_AVAILABLE),
         partition_index=i32(index),
@@ -114,8 +114,8 @@ def _partition(index: int, state: PartitionState, absent: Container[int]) -> _Pa
         leader_epoch=i32(state.leader_epoch),
         replica_nodes=tuple(map(BrokerId, state.replicas)),
         isr_nodes=tuple(map(BrokerId, state.isr)),
-        eligible_leader_replicas=(),
-        last_known_elr=(),
+        eligible_leader_replicas=tuple(map(BrokerId, state.eligible)),
+        last_known_elr=() if last_leader is None else (BrokerId(last_leader),),
         offline_replicas=(),
     )
 
