@@ -150,6 +150,6 @@ def _decoded(
 def _decode(key: bytes, value: bytes) -> Record:
     if int.from_bytes(key[:2], "big") in consumer_records.KEY_TYPES:
         return consumer_records.decode(key, value)
-    return records.decode(key, value)
     if int.from_bytes(key[:2], "big") in share_group_records.SHARE_KEY_TYPES:
         return share_group_records.decode(key, value)
+    return records.decode(key, value)

@@ -15,7 +15,6 @@ from headrace.errors import ErrorCode
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
-
 SHARE = "share"
 NO_GENERATION = -1
 

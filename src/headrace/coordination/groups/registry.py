@@ -35,8 +35,8 @@ from headrace.coordination.records import (
     OffsetCommit,
     OffsetCommitKey,
 )
-from headrace.coordination.wall_time import WallTime
 from headrace.coordination.share_group_records import ShareGroupKey
+from headrace.coordination.wall_time import WallTime
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings
 from headrace.types import TopicPartition
@@ -82,12 +82,12 @@ class Groups:
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadata)
             self._replay_classic(key.group_id, value)
-        else:
-            from headrace.coordination.groups import consumer
         elif isinstance(key, ShareGroupKey):
             from headrace.coordination.groups import share
 
             share.replay(self, key, value)
+        else:
+            from headrace.coordination.groups import consumer
 
             consumer.replay(self, key, value)
 
@@ -151,16 +151,16 @@ class Groups:
             from headrace.coordination.groups import consumer
 
             outcome.merge(consumer.topics_changed(self, changed, now_ms))
+        if gone and any(group.kind == SHARE for group in self.groups.values()):
+            from headrace.coordination.groups import share
+
+            outcome.merge(share.topics_changed(self))
         return outcome
 
     def expire_offsets(self) -> Outcome:
         """Delete expired offsets, and empty groups without offsets."""
         outcome = Outcome()
         for group_id, group in self.groups.items():
-        if gone and any(group.kind == SHARE for group in self.groups.values()):
-            from headrace.coordination.groups import share
-
-            outcome.merge(share.topics_changed(self))
             retained_from = (
                 group.retention_from if isinstance(group, ClassicGroup) else _since_the_commit
             )
