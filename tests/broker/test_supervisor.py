@@ -184,10 +184,12 @@ def test_one_stop_ends_all_and_the_data_are_there_at_the_next_start(tmp_path: Pa
         eventually(lambda: leaders(admin) == [1, 2], "each leads its share")
         pids = children(process)
     wait_until_gone(pids)
-    assert (tmp_path / "lanes" / "2" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "brokers" / "2" / ".kafka_cleanshutdown").exists()
+    (tmp_path / "brokers").rename(tmp_path / "lanes")  # as version 0.1 named it
     with serving(tmp_path, 2) as (_, bootstrap):
         admin = AdminClient({"bootstrap.servers": bootstrap})
         eventually(lambda: leaders(admin) == [1, 2], "each leads what it led before")
+    assert not (tmp_path / "lanes").exists()
 
 
 def test_no_broker_outlives_the_command(tmp_path: Path) -> None:
@@ -209,7 +211,12 @@ def several(listeners: str, advertised: str = "", count: int = 3) -> SupervisorP
     ("number", "folder", "listeners", "advertised"),
     [
         (1, "/d", "A://[::1]:9092,B://0.0.0.0:9192", "A://kafka.lan:19092,B://inside:9192"),
-        (3, "/d/lanes/3", "A://[::1]:9094,B://0.0.0.0:9194", "A://kafka.lan:19094,B://inside:9194"),
+        (
+            3,
+            "/d/brokers/3",
+            "A://[::1]:9094,B://0.0.0.0:9194",
+            "A://kafka.lan:19094,B://inside:9194",
+        ),
     ],
 )
 def test_each_has_its_folder_and_its_ports(

@@ -1,8 +1,8 @@
 """Several brokers on one machine, started, watched and stopped together: `serve --brokers N`.
 
 Each is a process of its own, so that every core has one. The first uses the data folder as a single
-broker does, the others have folders in `lanes/` below it; all share the first one's metadata store.
-A broker that dies is started again; meanwhile other replicas lead its partitions, if there are any.
+broker does, the others have folders in `brokers/` below it; all share the metadata store of the
+first. A broker that dies is started again; meanwhile other replicas lead its partitions, if any.
 """
 
 import ctypes
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "lanes"
+FOLDER = "brokers"
+_FOLDER_BEFORE_0_2 = "lanes"
 _PR_SET_PDEATHSIG = 1
 _READY = "Headrace is ready on "
 _FIRST_PAUSE_S = 0.2
@@ -99,6 +100,7 @@ def _listed(addresses: Mapping[str, Address]) -> str:
 def main(plan: SupervisorPlan) -> int:
     """Run all brokers until SIGTERM or SIGINT, or until one cannot start; the exit code."""
     os.makedirs(plan.data_dir, exist_ok=True)
+    _rename_old_folder(plan.data_dir)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -128,6 +130,14 @@ def main(plan: SupervisorPlan) -> int:
             child.look()
     _stop(children)
     return 0
+
+
+def _rename_old_folder(data_dir: str) -> None:
+    """Give the folder of the other brokers its name, if an earlier version has made it."""
+    old, new = (os.path.join(data_dir, name) for name in (_FOLDER_BEFORE_0_2, FOLDER))
+    if os.path.isdir(old) and not os.path.exists(new):
+        os.rename(old, new)
+        logger.info("renamed %s to %s", old, new)
 
 
 def _security(settings: Settings) -> "Security":

@@ -6,7 +6,7 @@ of the cluster, created by the first broker with logins.
 """
 
 import json
-import secrets
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -101,7 +101,7 @@ def login_secret(store: Store) -> bytes:
     """The secret from which the challenges of unknown users are derived; created if missing."""
     node = store.get(_LOGIN_SECRET)
     if node is None:
-        made = json.dumps({"secret": secrets.token_hex(32)}).encode()
+        made = json.dumps({"secret": os.urandom(32).hex()}).encode()
         with suppress(Conflict):  # another broker was faster
             store.commit([Create(_LOGIN_SECRET, made)])
         node = store.get(_LOGIN_SECRET)
