@@ -180,6 +180,8 @@ def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) 
             assert statements.post("/ksql", json=body).status_code == 401
             answered = statements.post("/ksql", json=body, auth=(user, password))
             assert answered.json()[0]["connectors"] == [], "the server has logged in to Connect"
+            sources = pages.get("/api/sql/sources", auth=(user, password))
+            assert sources.json() == {"sources": [], "warnings": []}, "so has the console to SQL"
             client = f"--client-config {tmp_path}/security/admin.properties"
             assert client in done.stdout
             listed = subprocess.run(

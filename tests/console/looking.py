@@ -109,6 +109,31 @@ class Looking:
         assert self.violations() == [], name
         assert not self.overflows(), f"{name} is wider than the window"
 
+    def check_dialog(self, name: str) -> None:
+        """Takes pictures of the open dialog: light, dark and narrow; fails if it is not accessible
+        or does not fit. The window has its former size and colors again at the end."""
+        dialog, before = self.page.get_by_role("dialog"), self.page.viewport_size
+        assert before is not None
+        expect(dialog.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
+        found = self.violations()
+        self.screenshot(f"{name}-light")
+        self.page.emulate_media(color_scheme="dark")
+        found += self.violations(only_colors=True)
+        self.screenshot(f"{name}-dark")
+        self.page.set_viewport_size({"width": 360, "height": 700})
+        self.screenshot(f"{name}-360")
+        box = dialog.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+        assert not dialog.evaluate("box => box.scrollWidth > box.clientWidth + 1")
+        cancel = dialog.get_by_role("button", name="Cancel", exact=True)
+        cancel.scroll_into_view_if_needed()
+        expect(cancel).to_be_in_viewport()
+        self.page.set_viewport_size(before)
+        self.page.emulate_media(color_scheme="light")
+        assert found == [], name
+
     def overflows(self) -> bool:
         """Whether the page is wider than the window."""
         return bool(

@@ -127,3 +127,5 @@ def test_a_request_that_a_role_forbids_has_a_line(
             topic,
         )
         assert (found["result"], found["needed_role"]) == ("forbidden", "write")
+        denied = [each for each in lines(console) if each["event"] == "console_denied"]
+        assert len(denied) == 1, "logins are audited too, and lines must not come twice"

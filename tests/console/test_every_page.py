@@ -45,6 +45,7 @@ PAGES = {
     "connectors": ["/connectors"],
     "queries": ["/queries", "/queries/orders"],
     "retention": ["/retention"],
+    "sql": ["/sql"],
     "schemas": ["/schemas", f"/schemas/{TOPIC}-value"],
     "access": ["/access/users", "/access/acls", "/access/quotas"],
     "brokers": ["/brokers", "/brokers/folders", "/brokers/reassignments", "/brokers/1"],

@@ -48,6 +48,7 @@ ELSEWHERE = {
     "connector.tsx": "test_connectors.py",
     "connector_form.tsx": "test_connectors.py",
     "access_acls.tsx": "test_access_page.py",
+    "sql_query_table.tsx": "test_sql_page.py",
 }
 """Files with dialogs that need several brokers, ACLs or other services, and their tests."""
 
@@ -115,26 +116,9 @@ def test_a_dialog_is_accessible_and_fits_the_window(
         page = looking.page
         page.goto(address)
         page.get_by_role("button", name=button, exact=True).first.click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog.get_by_role("button", name="Cancel")).to_be_visible()
-        name = f"form{re.sub('[^a-z0-9]+', '-', f'{address} {button}'.lower())}"
-        found = looking.violations()
-        looking.screenshot(f"{name}-light")
-        page.emulate_media(color_scheme="dark")
-        found += looking.violations(only_colors=True)
-        looking.screenshot(f"{name}-dark")
-        page.set_viewport_size({"width": 360, "height": 700})
-        looking.screenshot(f"{name}-360")
-        box = dialog.bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= 360
-        assert not dialog.evaluate("box => box.scrollWidth > box.clientWidth + 1")
-        dialog.get_by_role("button", name="Cancel").scroll_into_view_if_needed()
-        expect(dialog.get_by_role("button", name="Cancel")).to_be_in_viewport()
+        looking.check_dialog(f"form{re.sub('[^a-z0-9]+', '-', f'{address} {button}'.lower())}")
         page.keyboard.press("Escape")
-        expect(dialog).to_be_hidden()
-        assert found == []
+        expect(page.get_by_role("dialog")).to_be_hidden()
 
 
 @pytest.fixture

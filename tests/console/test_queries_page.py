@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import Browser, expect
 
 from headrace.console import query_progress
-from headrace.console.query_progress import SeenQuery, trouble
+from headrace.console.flow.query_progress import SeenQuery, trouble
 from headrace.pipelines.running import progress
 from headrace.pipelines.running.progress_topic import TOPIC
 from tests.console.looking import PATIENCE_MS, Looking

@@ -23,6 +23,7 @@ const PAGES: Record<string, Page> = Object.fromEntries(
     queries: () => import("./pages/queries"),
     retention: () => import("./pages/retention"),
     schemas: () => import("./pages/schemas"),
+    sql: () => import("./pages/sql"),
     access: () => import("./pages/access"),
     connectors: () => import("./pages/connectors"),
     "client-metrics": () => import("./pages/client_metrics"),

@@ -15,6 +15,7 @@ export const NAVIGATION: readonly Entry[] = [
   { page: "dead-letters", title: "Dead letters", section: "Data" },
   { page: "lineage", title: "Lineage", section: "Data" },
   { page: "connectors", title: "Connectors", section: "Data" },
+  { page: "sql", title: "SQL", section: "Data" },
   { page: "queries", title: "Spark queries", section: "Data" },
   { page: "retention", title: "Retention", section: "Data" },
   { page: "transactions", title: "Transactions", section: "Data" },

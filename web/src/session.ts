@@ -15,6 +15,7 @@ export interface Session {
   read_only: boolean;
   has_registry: boolean;
   has_connect: boolean;
+  has_sql: boolean;
 }
 
 export const session = signal<{ data?: Session; error?: ApiError }>({});

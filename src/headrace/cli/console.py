@@ -9,6 +9,7 @@ from headrace.cli.option_table import CommandOption, ProcessCommand
 
 if TYPE_CHECKING:
     from headrace.admin.connect_client import ConnectRest
+    from headrace.admin.sql_client import SqlRest
     from headrace.console.console_request import ConsoleRequest
     from headrace.service.http_service import HttpService
 
@@ -38,6 +39,7 @@ OPTIONS = services.service_options(
     CommandOption(
         "--connect", "URL", "Kafka Connect whose connectors are shown.", env="HEADRACE_CONNECT"
     ),
+    CommandOption("--sql", "URL", "SQL server for the SQL page.", env="HEADRACE_SQL"),
     CommandOption("--read-only", "", "Disable all changes."),
     CommandOption("--metrics", "", "Add kafka_exporter's metrics of the cluster to /metrics."),
     CommandOption(
@@ -51,6 +53,7 @@ OPTIONS = services.service_options(
 SETTINGS = {
     "--registry": "schema.registry.url",
     "--connect": "console.connect.url",
+    "--sql": "console.sql.url",
     "--read-only": "console.read.only",
     "--metrics": "console.metrics",
     "--metrics-url": "console.metrics.urls",
@@ -79,7 +82,8 @@ def start(words: list[str]) -> int:
         url = found.settings.text("schema.registry.url")
         registry = make_client(url) if url else None
         connect = _connect_client(found.settings.text("console.connect.url"))
-        options = read_options(found.settings, found.properties, registry, connect)
+        sql = _sql_client(found.settings.text("console.sql.url"))
+        options = read_options(found.settings, found.properties, registry, connect, sql)
         return console_service(Consoles(options), host)
 
     return services.serve("console", build, found)
@@ -96,6 +100,19 @@ def _connect_client(url: str) -> "ConnectRest | None":
         return make_connect_client(url, *given)
     except ValueError as error:
         raise bad_usage(f"--connect {error}") from None
+
+
+def _sql_client(url: str) -> "SqlRest | None":
+    if not url:
+        return None
+    from headrace.admin.sql_client import make_sql_client
+    from headrace.cli.sql.rest_client import LOGIN_VARIABLES
+
+    try:
+        given = (os.environ.get(name) or None for name in LOGIN_VARIABLES)
+        return make_sql_client(url, *given)
+    except ValueError as error:
+        raise bad_usage(f"--sql {error}") from None
 
 
 COMMAND = ProcessCommand(WORDS, SUMMARY, DETAILS, EXAMPLES, OPTIONS, start)

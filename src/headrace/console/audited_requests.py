@@ -7,6 +7,7 @@ settings that may be secret are never written.
 from collections.abc import Awaitable, Callable, Mapping
 
 from headrace.console.console_request import ConsoleRequest
+from headrace.console.sql.statements import read_statement
 from headrace.security.audit import Audit
 from headrace.security.principals import ANONYMOUS
 from headrace.security.roles import Role
@@ -45,6 +46,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "PUT /api/connectors/{name}/configs": ("configs",),
 }
 """Fields of which only the names of settings are written, because values may be secret."""
+STATEMENTS = ("POST /api/sql/statements", "POST /api/sql/rows", "POST /api/sql/changes")
+"""Requests whose field `sql` is written without values of rows, settings and code."""
 RESULTS = ("partition", "offset", "id", "deleted", "refused")
 """Fields of the response that are written."""
 MOST_CHARACTERS = 500
@@ -109,7 +112,17 @@ def _body(route: str, request: ConsoleRequest) -> dict[str, object]:
         if name in body:
             settings = body[name]
             found[name] = _short(list(settings) if isinstance(settings, dict) else settings)
+    if route in STATEMENTS:
+        found["sql"] = _statement(body.get("sql"))
     return found
+
+
+def _statement(text: object) -> object:
+    try:
+        return _short(read_statement(text).shown) if isinstance(text, str) else ""
+    except HttpError:
+        # What cannot be read may have a password anywhere.
+        return ""
 
 
 def _result(answer: object) -> dict[str, object]:

@@ -22,6 +22,7 @@ MODULES = (
     "records_api",
     "retention_api",
     "schemas_api",
+    "sql_api",
     "topics_api",
     "transactions_api",
 )

@@ -6,7 +6,7 @@ from headrace.console.connect.connectors import ConnectorView
 from headrace.console.console_request import ConsoleRequest, whole_number
 from headrace.console.flow.flow_rates import FlowRates
 from headrace.console.flow.lineage import MOST_NODES, FlowEdge, FlowNode, NodeKind, build_graph
-from headrace.console.query_progress import now_ms
+from headrace.console.flow.query_progress import now_ms
 from headrace.service.errors import HttpError
 
 

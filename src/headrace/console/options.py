@@ -15,6 +15,7 @@ from headrace.settings.service_table import CLUSTER_METHOD
 
 if TYPE_CHECKING:
     from headrace.admin.connect_client import ConnectRest
+    from headrace.admin.sql_client import SqlRest
     from headrace.schemas.client import SchemaClient
 
 CLIENT_ID = "headrace-console"
@@ -33,6 +34,8 @@ class ConsoleOptions:
     """None: the console has no schema registry."""
     connect: "ConnectRest | None" = None
     """None: the console has no Kafka Connect."""
+    sql: "SqlRest | None" = None
+    """None: the console has no SQL server."""
     exports_metrics: bool = False
     """Whether `/metrics` has the names of kafka_exporter."""
     exports_partitions: bool = True
@@ -48,6 +51,18 @@ class ConsoleOptions:
     """Further host names under which browsers reach the console."""
     cluster_login_role: Role | None = None
     """The role of users who log in to the cluster as themselves; None: there is no such login."""
+
+    @property
+    def without_sql(self) -> str:
+        """Why there is no SQL; empty if there is."""
+        if self.sql is None:
+            return "the console was started without --sql"
+        if self.cluster_login_role is not None:
+            return (
+                "users of this console log in to the cluster as themselves, and the SQL server "
+                "reads topics with rights of its own. Use `headrace sql`"
+            )
+        return ""
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -85,6 +100,7 @@ def read_options(
     properties: Mapping[str, str],
     registry: "SchemaClient | None",
     connect: "ConnectRest | None",
+    sql: "SqlRest | None" = None,
 ) -> ConsoleOptions:
     """The options that the settings and the client's properties mean; SettingError if invalid."""
     is_cluster_login = CLUSTER_METHOD in settings.words("authentication.method")
@@ -94,6 +110,7 @@ def read_options(
         properties=properties,
         registry=registry,
         connect=connect,
+        sql=sql,
         exports_metrics=settings.boolean("console.metrics"),
         exports_partitions=settings.boolean("console.metrics.partitions"),
         metrics_urls=_urls(settings.words("console.metrics.urls")),

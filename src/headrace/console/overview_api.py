@@ -17,6 +17,7 @@ async def get_session(request: ConsoleRequest) -> object:
         "read_only": options.read_only,
         "has_registry": options.registry is not None,
         "has_connect": options.connect is not None,
+        "has_sql": not options.without_sql,
     }
 
 

@@ -1,7 +1,7 @@
 """Spark's streaming queries: the list, and one query with its figures over time."""
 
 from headrace.console.console_request import ConsoleRequest
-from headrace.console.query_progress import QueryPoint, SeenQuery, now_ms, trouble
+from headrace.console.flow.query_progress import QueryPoint, SeenQuery, now_ms, trouble
 from headrace.pipelines.running.progress import Query, QuerySource
 from headrace.pipelines.running.progress_topic import TOPIC
 from headrace.service.errors import HttpError

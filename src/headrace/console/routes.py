@@ -2,7 +2,7 @@
 
 The group of a row decides about its role and about the audit log: views of metadata (VIEW), reads
 of records (READ, audited), changes (WRITE, audited), and views and changes of access (ADMIN,
-audited).
+audited). Rows of SQL queries are read by many requests, of which the first is audited.
 """
 
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         records_api,
         retention_api,
         schemas_api,
+        sql_api,
         topics_api,
         transactions_api,
     )
@@ -65,6 +66,11 @@ _VIEWS: tuple[Row, ...] = (
     ("GET", "/api/connectors/{name}", connectors_api.get_connector),
     ("GET", "/api/connector-plugins", connectors_api.list_plugins),
     ("GET", "/api/connector-plugins/{plugin}", connectors_api.get_definitions),
+    ("GET", "/api/sql", sql_api.get_server),
+    ("GET", "/api/sql/sources", sql_api.list_sources),
+    ("GET", "/api/sql/sources/{name}", sql_api.get_source),
+    ("GET", "/api/sql/queries", sql_api.list_queries),
+    ("GET", "/api/sql/queries/{query}", sql_api.get_query),
     ("GET", "/api/client-metrics", client_metrics_api.list_all),
     ("GET", "/api/metrics-clients", client_metrics_api.list_clients),
     ("GET", "/api/metrics-clients/{instance}", client_metrics_api.get_client),
@@ -82,7 +88,15 @@ _RECORDS: tuple[Row, ...] = (
     ("GET", "/api/dead-letters/{topic}", dead_letters_api.get_causes),
     ("POST", "/api/dead-letters/{topic}/plan", dead_letters_api.plan),
     ("GET", "/api/dead-letters/{topic}/{partition}/{offset}", dead_letters_api.get_letter),
+    ("POST", "/api/sql/statements", sql_api.read),
+    ("POST", "/api/sql/rows", sql_api.start_rows),
 )
+
+_ROWS: tuple[Row, ...] = (
+    ("GET", "/api/sql/rows/{id}", sql_api.take_rows),
+    ("DELETE", "/api/sql/rows/{id}", sql_api.end_rows),
+)
+"""Of a query whose start is in the audit log: a page asks several times a second."""
 
 _ACCESS: tuple[Row, ...] = (
     ("GET", "/api/users", access_api.list_users),
@@ -113,6 +127,8 @@ _CHANGES: tuple[Row, ...] = (
     ("POST", "/api/connectors/{name}/tasks/{task}", connectors_api.restart_task),
     ("DELETE", "/api/connectors/{name}/offsets", connectors_api.reset_offsets),
     ("DELETE", "/api/connectors/{name}", connectors_api.delete_connector),
+    ("POST", "/api/sql/changes", sql_api.change),
+    ("POST", "/api/sql/queries/{query}/{action}", sql_api.act),
 )
 
 _ADMINISTRATION: tuple[Row, ...] = (
@@ -136,6 +152,7 @@ def routes(*, read_only: bool) -> tuple[HttpRoute[ConsoleRequest], ...]:
     found = [HttpRoute(*row, Role.VIEW) for row in _VIEWS]
     found += [_audited(row, Role.ADMIN, "access_read") for row in _ACCESS]
     found += [_audited(row, Role.READ, "records_read") for row in _RECORDS]
+    found += [HttpRoute(*row, Role.READ) for row in _ROWS]
     if not read_only:
         found += [_audited(row, Role.WRITE, "console_change") for row in _CHANGES]
         found += [_audited(row, Role.ADMIN, "console_change") for row in _ADMINISTRATION]

@@ -240,8 +240,15 @@ def _open_private(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
 
 
-def _open(path: str) -> logging.Handler:
-    """Write events to a file only; a new file is created after this one was renamed."""
+def _open(path: str) -> logging.Handler | None:
+    """Write events to a file only; a new file is created after this one was renamed.
+
+    None if another log of this process writes to it: logins and requests of a service have one
+    each, and every event would be written twice.
+    """
+    place = os.path.abspath(path)
+    if any(getattr(each, "baseFilename", None) == place for each in logger.handlers):
+        return None
     # Imported here, so that a broker without an audit file starts faster.
     from logging.handlers import WatchedFileHandler
 

@@ -125,6 +125,9 @@ CONSOLE_TABLE: dict[str, Setting] = {
         Setting("console.connect.url", Type.STRING, "",
                 "The address of a Kafka Connect worker, as http://HOST:PORT. Empty: connectors are "
                 "not shown.", scope="service"),
+        Setting("console.sql.url", Type.STRING, "",
+                "The address of a SQL server, as http://HOST:PORT. Empty: the SQL page is not "
+                "available.", scope="service"),
         Setting("console.read.only", Type.BOOLEAN, False,
                 "Leave out every function that changes something.", scope="service"),
         Setting("console.metrics", Type.BOOLEAN, False,

@@ -4,29 +4,8 @@ import { json } from "@codemirror/lang-json";
 import { MergeView } from "@codemirror/merge";
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
-import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
-import { tags } from "@lezer/highlight";
 import { basicSetup } from "codemirror";
-
-const look = EditorView.theme({
-  "&": { backgroundColor: "var(--surface)", color: "var(--text)", fontSize: "13px" },
-  ".cm-content": { fontFamily: "var(--mono)", caretColor: "var(--text)" },
-  ".cm-gutters": { backgroundColor: "var(--raised)", color: "var(--muted)", border: "0" },
-  "&.cm-focused": { outline: "2px solid var(--accent)" },
-  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
-  ".cm-collapsedLines": { color: "var(--muted)", background: "var(--raised)" },
-  ".cm-changedLine": { backgroundColor: "var(--warning-surface) !important" },
-  ".cm-selectionBackground": { backgroundColor: "var(--accent-surface) !important" },
-});
-
-const colours = syntaxHighlighting(
-  HighlightStyle.define([
-    { tag: tags.propertyName, color: "var(--accent)" },
-    { tag: tags.string, color: "var(--ok)" },
-    { tag: tags.number, color: "var(--warning)" },
-    { tag: [tags.bool, tags.null], color: "var(--bad)" },
-  ]),
-);
+import { colours, look, shadow } from "./codemirror_look";
 
 export function jsonEditor(parent: HTMLElement, label: string, text: string, readOnly: boolean, onInput: (text: string) => void): EditorView {
   const changed = EditorView.updateListener.of((update) => {
@@ -38,13 +17,6 @@ export function jsonEditor(parent: HTMLElement, label: string, text: string, rea
   });
   const root = shadow(parent);
   return new EditorView({ state, parent: root, root });
-}
-
-/** The page's policy allows no style elements. In a shadow root the library uses constructed style sheets, which need none. */
-function shadow(parent: HTMLElement): ShadowRoot {
-  const host = document.createElement("div");
-  parent.replaceChildren(host);
-  return host.attachShadow({ mode: "open" });
 }
 
 export function difference(parent: HTMLElement, before: string, after: string): () => void {

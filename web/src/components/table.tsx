@@ -6,6 +6,8 @@ export interface Column<Row> {
   /** Name in the address when the table is sorted by this column. */
   key: string;
   title: string;
+  /** A further word in the head, such as the type of the values. */
+  note?: string;
   cell: (row: Row) => ComponentChildren;
   /** Makes the column sortable. Negative if the first row comes first. */
   compare?: (a: Row, b: Row) => number;
@@ -98,7 +100,10 @@ export function Table<Row>({ label, columns, rows, id, sort = "", sortParam = "s
                 aria-sort={column.compare === undefined ? undefined : column.key === key ? (reverse ? "descending" : "ascending") : "none"}
               >
                 {column.compare === undefined ? (
-                  column.title
+                  <>
+                    {column.title}
+                    {column.note !== undefined && <small> {column.note}</small>}
+                  </>
                 ) : (
                   <button type="button" class="sort" onClick={() => orderBy(column)}>
                     {column.title}

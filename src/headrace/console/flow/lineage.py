@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from headrace.admin.group_view import GroupView, total_lag
 from headrace.console.connect.connectors import SINK, ConnectorView
-from headrace.console.query_progress import trouble
+from headrace.console.flow.query_progress import trouble
 from headrace.pipelines.running.progress import Query, QuerySource
 
 MOST_NODES = 200

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.admin.sql_client import ROLE_HEADER
 from headrace.bounded_json import BadJson, parse_json
-from headrace.security.roles import Role
+from headrace.security.roles import ROLE_NAMES, Role
 from headrace.service.errors import HttpError
 from headrace.service.request import BODY_CONTAINERS, Request
 from headrace.sql.errors import BAD_REQUEST, StatementRefused, bad_request
@@ -106,21 +107,32 @@ class SqlCall(Request):
         return found
 
     def _check_role(self, statement: sql.Statement) -> None:
-        if self.role is None:
+        role = self._limited_role()
+        if role is None:
             return
         needed = Role.WRITE
         if isinstance(statement, (*READING, sql.SelectStatement, sql.PrintTopic)):
             needed = Role.READ
         elif isinstance(statement, ADMINISTRATIVE):
             needed = Role.ADMIN
-        if self.role < needed:
+        if role < needed:
             raise HttpError(
                 403,
-                f"HTTP 403 Forbidden: {self.principal} has the role {self.role.name.lower()}, and "
+                f"HTTP 403 Forbidden: {self.principal} has the role {role.name.lower()}, and "
                 f"this statement needs the role {needed.name.lower()}: {statement.text}",
                 code=40300,
                 details={"@type": "generic_error"},
             )
+
+    def _limited_role(self) -> Role | None:
+        """The role of the client, or a lower one that it asks for on behalf of its own user."""
+        asked = self.headers.get(ROLE_HEADER.encode(), b"").decode("latin-1").upper()
+        limit = Role.__members__.get(asked)
+        if asked and limit is None:
+            raise bad_request(f"The header {ROLE_HEADER} must be one of {', '.join(ROLE_NAMES)}")
+        if limit is None or (self.role is not None and self.role < limit):
+            return self.role
+        return limit
 
 
 def statement_error(failure: StatementFailure) -> HttpError:
