@@ -184,7 +184,8 @@ def test_a_setting_is_read_somewhere_or_is_listed_as_without_effect() -> None:
     read |= {synonym.name for name in FIELDS for synonym in TOPIC_TABLE[name].synonyms}
     for row in GROUP_TABLE.values():
         if not row.inert:
-            read |= {row.synonyms[0].name, *BOUNDS[row.name]}
+            read |= {one.name for one in row.synonyms}
+            read |= {name for name in BOUNDS.get(row.name, ()) if name}
     while more := {synonym.name for name in read for synonym in TABLE[name].synonyms} - read:
         read |= more
     listed = "src/headrace/settings/no_effect.py"

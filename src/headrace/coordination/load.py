@@ -17,6 +17,7 @@ from headrace.coordination import (
     consumer_records,
     records,
     share_group_records,
+    streams_records,
     transaction_records,
 )
 from headrace.coordination.groups.registry import Groups
@@ -152,4 +153,6 @@ def _decode(key: bytes, value: bytes) -> Record:
         return consumer_records.decode(key, value)
     if int.from_bytes(key[:2], "big") in share_group_records.SHARE_KEY_TYPES:
         return share_group_records.decode(key, value)
+    if int.from_bytes(key[:2], "big") in streams_records.STREAMS_KEY_TYPES:
+        return streams_records.decode(key, value)
     return records.decode(key, value)

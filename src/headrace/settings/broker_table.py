@@ -328,6 +328,14 @@ SHARE_GROUPS = (
          "Standby replicas of each task of a streams group."),
     _row("group.streams.max.standby.replicas", INT, 2, at_least(0),
          "The largest number of standby replicas that a group may configure."),
+    _row("group.streams.initial.rebalance.delay.ms", INT, 3000, at_least(0),
+         "How long an empty streams group waits for more members before its first assignment."),
+    _row("group.streams.assignment.interval.ms", INT, 1000, at_least(0),
+         "The shortest time between two assignments of a streams group."),
+    _row("group.streams.min.assignment.interval.ms", INT, 0, at_least(0),
+         "The smallest value that a group may configure for it."),
+    _row("group.streams.max.assignment.interval.ms", INT, 15_000, at_least(0),
+         "The largest value that a group may configure for it."),
 )
 
 OFFSETS = (

@@ -1,7 +1,6 @@
 """The configs of a group: Kafka 4.1's names, types, defaults, checks and bounds.
 
-A group without a config uses the value of the broker setting. Configs of share and streams groups
-are checked and stored; they have no effect, because there are no such groups yet.
+A group without a config uses the value of the broker setting.
 """
 
 from collections.abc import Mapping
@@ -23,6 +22,11 @@ from headrace.settings.setting import (
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+STREAMS_SESSION_TIMEOUT = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
+STREAMS_STANDBYS = "streams.num.standby.replicas"
+STREAMS_INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
+STREAMS_ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
 
 _RESET = matching(
     r"earliest|latest|by_duration:[pP](?=.)([0-9]+[dD])?"
@@ -54,13 +58,16 @@ BOUNDS = {
     "share.record.lock.duration.ms": Bounds(
         "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"
     ),
-    "streams.session.timeout.ms": Bounds(
+    STREAMS_SESSION_TIMEOUT: Bounds(
         "group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms"
     ),
-    "streams.heartbeat.interval.ms": Bounds(
+    STREAMS_HEARTBEAT_INTERVAL: Bounds(
         "group.streams.min.heartbeat.interval.ms", "group.streams.max.heartbeat.interval.ms"
     ),
-    "streams.num.standby.replicas": Bounds("", "group.streams.max.standby.replicas"),
+    STREAMS_STANDBYS: Bounds("", "group.streams.max.standby.replicas"),
+    STREAMS_ASSIGNMENT_INTERVAL: Bounds(
+        "group.streams.min.assignment.interval.ms", "group.streams.max.assignment.interval.ms"
+    ),
 }
 
 
@@ -72,8 +79,7 @@ def _row(
     name: str, kind: Type, default: Value, check: Check, doc: str, synonym: str = ""
 ) -> Setting:
     synonyms = (Synonym(synonym),) if synonym else ()
-    inert = not name.startswith("consumer.")
-    return Setting(name, kind, default, doc, check, "group", True, synonyms, inert=inert)
+    return Setting(name, kind, default, doc, check, "group", True, synonyms)
 
 
 # fmt: off
@@ -93,12 +99,16 @@ _ROWS = (
     _row("share.isolation.level", Type.STRING, "read_uncommitted",
          one_of("read_committed", "read_uncommitted"),
          "Whether a share group reads records of transactions that are open or aborted."),
-    _group("streams.session.timeout.ms", 1, "group.streams.session.timeout.ms", 45_000,
+    _group(STREAMS_SESSION_TIMEOUT, 1, "group.streams.session.timeout.ms", 45_000,
            "Session timeout of the members of a streams group."),
-    _group("streams.heartbeat.interval.ms", 1, "group.streams.heartbeat.interval.ms", 5_000,
+    _group(STREAMS_HEARTBEAT_INTERVAL, 1, "group.streams.heartbeat.interval.ms", 5_000,
            "Heartbeat interval of the members of a streams group."),
-    _group("streams.num.standby.replicas", 0, "group.streams.num.standby.replicas", 0,
+    _group(STREAMS_STANDBYS, 0, "group.streams.num.standby.replicas", 0,
            "Standby replicas of each task of a streams group."),
+    _group(STREAMS_INITIAL_DELAY, 0, "group.streams.initial.rebalance.delay.ms", 3_000,
+           "How long an empty streams group waits for more members before its first assignment."),
+    _group(STREAMS_ASSIGNMENT_INTERVAL, 0, "group.streams.assignment.interval.ms", 1_000,
+           "The shortest time between two assignments of a streams group."),
 )
 # fmt: on
 

@@ -74,4 +74,5 @@ __all__ = [
     "records",
     "respond",
     "to_milliseconds",
+    "u16",
 ]

@@ -6,6 +6,7 @@ Its parts: the generation that the log holds (`generation.py`), the phases of a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.coordination.groups.classic_limits import ClassicLimits
@@ -14,6 +15,7 @@ from headrace.coordination.groups.generation import CONSUMER_PROTOCOL, Generatio
 from headrace.coordination.groups.group import CLASSIC, Committer
 from headrace.coordination.groups.member_requests import MemberRequests
 from headrace.coordination.groups.rebalance import COMPLETING, EMPTY, STABLE, Rebalance, refusals
+from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import AnyReply, Outcome, Record, Timer
 from headrace.coordination.records import GroupMetadata, GroupMetadataKey, MemberMetadata
 from headrace.coordination.wall_time import WallTime
@@ -90,7 +92,9 @@ class ClassicGroup:
         )
         return ClassicGroupDescription(self.state, self.protocol_type, protocol or "", members)
 
-    def check_commit(self, who: Committer, now_ms: int) -> list[Timer]:
+    def check_commit(
+        self, who: Committer, now_ms: int, _offsets: Sequence[OffsetToCommit] = ()
+    ) -> list[Timer]:
         """Raise KafkaError unless `who` may commit offsets; a commit renews the session."""
         if who.generation < 0 and self.state == EMPTY:
             return []

@@ -58,6 +58,7 @@ from headrace.coordination.groups.group_change import (
     preferred_assignor,
     visible,
 )
+from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import (
     AnyReply,
     Key,
@@ -190,7 +191,9 @@ class ConsumerGroup:
         """When the retention of an offset began, given its commit time."""
         return commit_ms
 
-    def check_commit(self, who: Committer, _now_ms: int) -> list[Timer]:
+    def check_commit(
+        self, who: Committer, _now_ms: int, _offsets: Sequence[OffsetToCommit] = ()
+    ) -> list[Timer]:
         """Raise KafkaError unless `who` may commit offsets; only heartbeats renew sessions."""
         if who.generation < 0 and self.is_empty():
             return []

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import AnyReply, Outcome, Record, Timer, Token
 from headrace.errors import ErrorCode
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
 SHARE = "share"
+STREAMS = "streams"
+
 NO_GENERATION = -1
 
 
@@ -175,8 +178,10 @@ class Group(Protocol):
     def subscribes_to(self, topic: str) -> bool:
         """Whether offsets of this topic are in use."""
 
-    def check_commit(self, who: Committer, now_ms: int) -> list[Timer]:
-        """Raise KafkaError unless `who` may commit offsets; a commit renews the session."""
+    def check_commit(
+        self, who: Committer, now_ms: int, offsets: Sequence[OffsetToCommit] = ()
+    ) -> list[Timer]:
+        """Raise KafkaError unless `who` may commit the offsets; a commit renews the session."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Raise KafkaError unless this member may read offsets (None or epoch -1: any client)."""

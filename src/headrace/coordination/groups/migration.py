@@ -47,6 +47,7 @@ from headrace.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from headrace.coordination.groups.consumer import ConsumerGroup
+    from headrace.coordination.groups.streams.streams_group import StreamsGroup
 
 # -------------------------------------------------------------------- classic to consumer
 
@@ -122,7 +123,11 @@ def _member_records(
 
 
 def restart_as_classic(
-    group: ConsumerGroup, join: Join, token: Token[Joined], new_member_id: str, now_ms: int
+    group: ConsumerGroup | StreamsGroup,
+    join: Join,
+    token: Token[Joined],
+    new_member_id: str,
+    now_ms: int,
 ) -> Outcome:
     """The first member of an empty group uses the classic protocol."""
     shard = group.shard

@@ -17,6 +17,7 @@ from headrace.coordination.groups.group import (
     CLASSIC,
     CONSUMER,
     SHARE,
+    STREAMS,
     Committer,
     Group,
     Heartbeat,
@@ -36,6 +37,7 @@ from headrace.coordination.records import (
     OffsetCommitKey,
 )
 from headrace.coordination.share_group_records import ShareGroupKey
+from headrace.coordination.streams_records import StreamsKey
 from headrace.coordination.wall_time import WallTime
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings
@@ -86,6 +88,10 @@ class Groups:
             from headrace.coordination.groups import share
 
             share.replay(self, key, value)
+        elif isinstance(key, StreamsKey):
+            from headrace.coordination.groups.streams import streams_group
+
+            streams_group.replay(self, key, value)
         else:
             from headrace.coordination.groups import consumer
 
@@ -155,6 +161,10 @@ class Groups:
             from headrace.coordination.groups import share
 
             outcome.merge(share.topics_changed(self))
+        if any(group.kind == STREAMS for group in self.groups.values()):
+            from headrace.coordination.groups.streams import streams_group
+
+            streams_group.topics_changed(self, changed)
         return outcome
 
     def expire_offsets(self) -> Outcome:
@@ -269,7 +279,7 @@ class Groups:
         group = self.groups.get(group_id)
         sessions: list[Timer] = []
         if group is not None:
-            sessions = group.check_commit(who, now_ms)
+            sessions = group.check_commit(who, now_ms, offsets)
         elif who.generation >= 0:
             raise KafkaError(
                 ErrorCode.GROUP_ID_NOT_FOUND
@@ -295,7 +305,7 @@ class Groups:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         elif who.generation >= 0 or who.member_id or who.instance_id is not None:
             # Older versions of the request have no member id.
-            sessions = group.check_commit(who, now_ms)
+            sessions = group.check_commit(who, now_ms, offsets)
         records = self.offsets.commit(group_id, offsets, self.wall.ms)
         return Outcome(records, sessions=sessions, producer=producer)
 
@@ -319,8 +329,8 @@ class Groups:
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        consumes = group.protocol_type == CONSUMER_PROTOCOL
-        if not group.is_empty() and not consumes:
+        known = group.kind == STREAMS or group.protocol_type == CONSUMER_PROTOCOL
+        if not group.is_empty() and not known:
             # The subscriptions of such members are unknown.
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         outcome = Outcome()
