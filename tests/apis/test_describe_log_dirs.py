@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 
 from headrace.apis.cluster.describe_log_dirs import describe_log_dirs
 from headrace.errors import ErrorCode

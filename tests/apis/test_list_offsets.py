@@ -5,7 +5,7 @@ import datetime
 from collections.abc import Callable, Coroutine
 
 import pytest
-from kio.schema.list_offsets.v10.request import (
+from kio.schema.list_offsets.v11.request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -65,6 +65,7 @@ def filled(broker: OneBroker) -> OneBroker:
         (-3, (NOW + 40, 4, 0)),
         (-4, (-1, 0, 0)),
         (-5, (-1, -1, -1)),
+        (-6, (-1, -1, -1)),
         (0, (NOW + 10, 0, 0)),
         (NOW + 20, (NOW + 20, 1, 0)),
         (NOW + 21, (NOW + 30, 2, 0)),
@@ -107,7 +108,7 @@ def test_what_cannot_be_answered(
     assert found(filled, request_) == (code, -1, -1, -1)
 
 
-@pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9)])
+@pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
 def test_newer_places_are_unknown_to_older_versions(
     filled: OneBroker, timestamp: int, first: int
 ) -> None:

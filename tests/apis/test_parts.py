@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from kio.schema.list_offsets.v10.request import (
+from kio.schema.list_offsets.v11.request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,

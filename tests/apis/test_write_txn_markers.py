@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kio.schema.write_txn_markers.v1.request import (
+from kio.schema.write_txn_markers.v2.request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -13,12 +13,14 @@ from kio.schema.write_txn_markers.v1.request import (
 from headrace.apis.transactions.write_txn_markers import write_txn_markers
 from headrace.errors import ErrorCode
 from headrace.wire.batch import TRANSACTIONAL
-from headrace.wire.primitives import ProducerId, TopicName, i16, i32
+from headrace.wire.primitives import ProducerId, TopicName, i8, i16, i32
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import NOW, OneBroker, over_the_wire
 
 
-def write(broker: OneBroker, epoch: int, coordinator_epoch: int = 0) -> list[ErrorCode]:
+def write(
+    broker: OneBroker, epoch: int, coordinator_epoch: int = 0, transaction_version: int = 0
+) -> list[ErrorCode]:
     """Abort what producer 7 has open in partitions 0, 1 and 5 of `t`; their error codes."""
     topic = WritableTxnMarkerTopic(name=TopicName("t"), partition_indexes=(i32(0), i32(1), i32(5)))
     marker = WritableTxnMarker(
@@ -27,9 +29,10 @@ def write(broker: OneBroker, epoch: int, coordinator_epoch: int = 0) -> list[Err
         transaction_result=False,
         topics=(topic,),
         coordinator_epoch=i32(coordinator_epoch),
+        transaction_version=i8(transaction_version),
     )
     request = WriteTxnMarkersRequest(markers=(marker,))
-    response: Any = over_the_wire(broker, write_txn_markers, 27, 1, request)
+    response: Any = over_the_wire(broker, write_txn_markers, 27, 2, request)
     (answer,) = response.markers
     (found,) = answer.topics
     assert (answer.producer_id, found.name) == (7, "t")
@@ -67,6 +70,16 @@ def test_markers_end_transactions(opened: OneBroker) -> None:
     assert write(opened, 2) == [ErrorCode.NONE, ErrorCode.NONE, UNKNOWN]
     assert partition.replica.last_stable_offset == 2
     assert partition.replica.log.transactions.between(0, 2) == [(7, 0)]
+
+
+def test_a_delayed_marker_does_not_end_the_next_transaction(opened: OneBroker) -> None:
+    """With transaction version 2, the last transaction ended with the epoch of this one."""
+    replica = opened.replicas.partition("t", 0).replica
+    assert write(opened, 2, transaction_version=2)[0] == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert 7 in replica.log.producers.open_transactions
+    assert write(opened, 3, transaction_version=2)[0] == ErrorCode.NONE
+    assert 7 not in replica.log.producers.open_transactions
+    assert write(opened, 3, transaction_version=2)[0] == ErrorCode.NONE, "a retry is harmless"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ _RECORDS = (
     PRODUCE,
     FETCH,
     Route(
-        2, "ListOffsets", 1, 10, 6, _COLD, "records.list_offsets:list_offsets",
+        2, "ListOffsets", 1, 11, 6, _COLD, "records.list_offsets:list_offsets",
         (each(on_topic(_DESCRIBE)),), _REQUEST,
     ),
     Route(
@@ -188,11 +188,11 @@ _TOPICS = (
 
 _GROUPS = (
     Route(
-        8, "OffsetCommit", 2, 9, 8, _COLD, "groups.offset_commit:offset_commit",
+        8, "OffsetCommit", 2, 10, 8, _COLD, "groups.offset_commit:offset_commit",
         (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST,
     ),
     Route(
-        9, "OffsetFetch", 1, 9, 6, _COLD, "groups.offset_fetch:offset_fetch",
+        9, "OffsetFetch", 1, 10, 6, _COLD, "groups.offset_fetch:offset_fetch",
         (each(on_group(_DESCRIBE)), *_DESCRIBE_TOPICS), _REQUEST,
     ),
     Route(
@@ -335,7 +335,7 @@ _TRANSACTIONS = (
         (before(on_transactional_id(_WRITE)),), _REQUEST,
     ),
     Route(
-        27, "WriteTxnMarkers", 1, 1, 1, _COLD, "transactions.write_txn_markers:write_txn_markers",
+        27, "WriteTxnMarkers", 1, 2, 1, _COLD, "transactions.write_txn_markers:write_txn_markers",
         (before(on_cluster(_ALTER), on_cluster(_CLUSTER_ACTION)),), QuotaClass.EXEMPT,
     ),
     Route(
@@ -463,7 +463,7 @@ _CLUSTER = (
         _ALTER_CLUSTER, _REQUEST,
     ),
     Route(
-        35, "DescribeLogDirs", 1, 4, 2, _COLD, "cluster.describe_log_dirs:describe_log_dirs",
+        35, "DescribeLogDirs", 1, 5, 2, _COLD, "cluster.describe_log_dirs:describe_log_dirs",
         _DESCRIBE_CLUSTER, _REQUEST,
     ),
     Route(

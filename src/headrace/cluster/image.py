@@ -127,6 +127,10 @@ class Image:
                 folded[form] = topic.name
         return replace(self, version=self.version + 1, topics=topics, names=names, folded=folded)
 
+    def name_of(self, topic_id: uuid.UUID | None) -> str | None:
+        """The name of the topic with this id; None if there is none."""
+        return None if topic_id is None else self.names.get(topic_id)
+
     def without_listener(self, listener: str) -> frozenset[BrokerId]:
         """The brokers that do not have a listener."""
         return frozenset(

@@ -13,18 +13,18 @@ from kio.schema.add_partitions_to_txn.v5.request import (
     AddPartitionsToTxnTransaction,
 )
 from kio.schema.add_partitions_to_txn.v5.response import AddPartitionsToTxnResponse
-from kio.schema.write_txn_markers.v1.request import (
+from kio.schema.write_txn_markers.v2.request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from kio.schema.write_txn_markers.v1.response import WriteTxnMarkersResponse
+from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
 
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.peers import Peers
 from headrace.types import BrokerId, TopicPartition
-from headrace.wire.primitives import ProducerId, TopicName, TransactionalId, i16, i32
+from headrace.wire.primitives import ProducerId, TopicName, TransactionalId, i8, i16, i32
 
 _NOT_IN_IT = (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
 
@@ -36,8 +36,12 @@ async def write_markers(
     who: Identity,
     commit: bool,
     coordinator_epoch: int,
+    version: int,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Have another broker write markers to its partitions; returns the result of each."""
+    """Have another broker write markers to its partitions; returns the result of each.
+
+    `version` is the transaction version: from 2 on, the epoch is above that of the transaction.
+    """
     topics = {
         name: tuple(i32(index) for index in indexes) for name, indexes in _by_topic(partitions)
     }
@@ -52,6 +56,7 @@ async def write_markers(
                     for name, indexes in topics.items()
                 ),
                 coordinator_epoch=i32(coordinator_epoch),
+                transaction_version=i8(version),
             ),
         )
     )

@@ -227,7 +227,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         who = Identity(prepared.producer_id, prepared.epoch)
         try:
             codes = await remote_transactions.write_markers(
-                self._peers, leader, partitions, who, commit, epoch
+                self._peers, leader, partitions, who, commit, epoch, prepared.version
             )
         except KafkaError as error:
             logger.warning(

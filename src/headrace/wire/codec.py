@@ -61,9 +61,11 @@ MAX_ELEMENTS = 200_000
 MANY_ELEMENTS = 128
 """A response with more array elements than this is written in steps."""
 
-SHAPE_VERSIONS = {2: 10, 8: 9, 9: 9, 22: 5, 35: 4, 57: 1}
-"""The version handlers see, where it is not kio's newest: kio knows versions that Kafka 4.1 does
-not speak, and UpdateFeatures 2 (57) has nothing new but lacks the results of 0 and 1."""
+SHAPE_VERSIONS = {22: 5, 57: 1}
+"""The version handlers see, where it is not kio's newest: InitProducerId 6 (22) is not stable yet,
+and UpdateFeatures 2 (57) has nothing new but lacks the results of 0 and 1."""
+OWN_SHAPES = frozenset({8, 9})
+"""OffsetCommit and OffsetFetch: handlers see the classes of `offset_messages.py`."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Message: TypeAlias = object
@@ -235,13 +237,22 @@ def shape_version(api_key: int) -> int:
 
 
 def request_class(api_key: int, version: int | None = None) -> Class:
-    """kio's class of a request; the newest shape unless a version is given."""
-    return _payload_class(api_key, shape_version(api_key) if version is None else version, 0)
+    """kio's class of a request; the shape of handlers unless a version is given."""
+    return _shape(api_key, 0) if version is None else _payload_class(api_key, version, 0)
 
 
 def response_class(api_key: int, version: int | None = None) -> Class:
-    """kio's class of a response; the newest shape unless a version is given."""
-    return _payload_class(api_key, shape_version(api_key) if version is None else version, 1)
+    """kio's class of a response; the shape of handlers unless a version is given."""
+    return _shape(api_key, 1) if version is None else _payload_class(api_key, version, 1)
+
+
+@cache
+def _shape(api_key: int, side: int) -> Class:
+    if api_key not in OWN_SHAPES:
+        return _payload_class(api_key, shape_version(api_key), side)
+    from headrace.wire.offset_messages import SHAPES
+
+    return SHAPES[api_key][side]
 
 
 @cache

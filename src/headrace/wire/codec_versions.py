@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import kio.schema.leave_group.v2.request as leave_group_v2
     import kio.schema.leave_group.v5.response as leave_group
     import kio.schema.offset_fetch.v7.request as offset_fetch_v7
-    import kio.schema.offset_fetch.v9.response as offset_fetch
     import kio.schema.update_features.v0.request as update_features_v0
+
+    import headrace.wire.offset_messages as offset_fetch
 
 Convert = Callable[[object, type], Steps[object]]
 Restore = Callable[[object, int], object]
@@ -111,18 +112,15 @@ def _only_member(response: object, _version: int) -> object:
 
 def _list_group_to_fetch(old: object, shape: type) -> Steps[object]:
     """OffsetFetch 1-7 asks about one group; 8 and later about several."""
-    from kio.schema.offset_fetch.v9.request import (
-        OffsetFetchRequestGroup,
-        OffsetFetchRequestTopics,
-    )
+    from headrace.wire.offset_messages import GroupToFetch, TopicToFetch
 
     request = typing.cast("offset_fetch_v7.OffsetFetchRequest", old)
     topics = []
     for topic in request.topics or ():
         indexes = topic.partition_indexes
-        topics.append(OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes))
+        topics.append(TopicToFetch(topic_id=None, name=topic.name, partition_indexes=indexes))
         yield
-    group = OffsetFetchRequestGroup(
+    group = GroupToFetch(
         group_id=request.group_id, topics=None if request.topics is None else tuple(topics)
     )
     return shape(groups=(group,), require_stable=getattr(request, "require_stable", False))

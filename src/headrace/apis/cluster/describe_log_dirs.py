@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 1-4.
+"""DescribeLogDirs (35), versions 1-5.
 
 Returns the partitions of each data folder of this broker with their sizes, and the free space of
 its disk. Without topics in the request all are described. Sizes are read from the files, outside
@@ -8,7 +8,8 @@ requests.
 A replica that is moving from one folder to another is in both: the copy is a future replica with
 the number of offsets that it lacks.
 
-v2 flexible; v3 an error code for the whole response; v4 size and free space of the disk.
+v2 flexible; v3 an error code for the whole response; v4 size and free space of the disk;
+v5 whether a folder is cordoned, which ours never are.
 """
 
 import asyncio
@@ -17,8 +18,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
-from kio.schema.describe_log_dirs.v4.response import (
+from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v5.response import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,

@@ -1,21 +1,17 @@
-"""OffsetCommit (8), versions 2-9.
+"""OffsetCommit (8), versions 2-10.
 
 Commits offsets of a group: from its members, or from any client for a group without members
 (generation -1). An acknowledged offset is in the log and survives a restart.
 
 v2-4 have a retention time, which is ignored in favour of `offsets.retention.minutes`; v6 leader
-epochs; v7 static members; v8 flexible; v9 members of consumer groups (KIP-848).
+epochs; v7 static members; v8 flexible; v9 members of consumer groups (KIP-848); v10 topic
+ids instead of names: an unknown one gets UNKNOWN_TOPIC_ID (KIP-848).
 """
 
 from collections.abc import Coroutine
 from functools import partial
 
-from kio.schema.offset_commit.v9.request import OffsetCommitRequest
-from kio.schema.offset_commit.v9.response import (
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition
 
 from headrace.apis.context import RequestContext, Services
 from headrace.apis.rights import may_with_topic
@@ -25,7 +21,14 @@ from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.errors import ErrorCode
 from headrace.security.acls import AclOperation
+from headrace.wire.offset_messages import (
+    CommittedTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
 from headrace.wire.primitives import error, respond
+
+FIRST_WITH_IDS = 10
 
 
 def offset_commit(
@@ -56,19 +59,23 @@ def _judge(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> tuple[list[OffsetToCommit], OffsetCommitResponse]:
     """The offsets that may be committed, and the response if the group accepts them."""
-    known = services.metadata.image.topics
+    image = services.metadata.image
+    by_id = context.version >= FIRST_WITH_IDS
     max_bytes = services.settings.integer("offset.metadata.max.bytes")
     wanted: list[OffsetToCommit] = []
-    topics: list[OffsetCommitResponseTopic] = []
+    topics: list[CommittedTopic] = []
     for topic in request.topics:
-        found = known.get(topic.name)
+        name = image.name_of(topic.topic_id) if by_id else topic.name
+        found = None if name is None else image.topics.get(name)
         count = len(found.partitions) if found is not None else 0
-        allowed = may_with_topic(context.caller, AclOperation.READ, topic.name)
+        allowed = name is None or may_with_topic(context.caller, AclOperation.READ, name)
         answers = []
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
             code = ErrorCode.NONE
-            if not allowed:
+            if name is None:
+                code = ErrorCode.UNKNOWN_TOPIC_ID
+            elif not allowed:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif not 0 <= one.partition_index < count:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -77,7 +84,7 @@ def _judge(
             else:
                 wanted.append(
                     OffsetToCommit(
-                        topic.name,
+                        name,
                         one.partition_index,
                         one.committed_offset,
                         one.committed_leader_epoch,
@@ -89,5 +96,7 @@ def _judge(
                     partition_index=one.partition_index, error_code=error(code)
                 )
             )
-        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=tuple(answers)))
+        topics.append(
+            CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(answers))
+        )
     return wanted, respond(partial(OffsetCommitResponse, topics=tuple(topics)))

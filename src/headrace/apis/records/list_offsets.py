@@ -1,23 +1,24 @@
-"""ListOffsets (2), versions 1-10.
+"""ListOffsets (2), versions 1-11.
 
 Returns an offset for each partition: -1 the end, -2 the beginning, -3 the record with the largest
-timestamp, -4 the beginning of the local log, -5 the end of the tiered log; for any other number the
-first record whose timestamp is at least that number. Consumers see the log up to the high
+timestamp, -4 the beginning of the local log, -5 the end of the tiered log, -6 the first record that
+is not tiered yet; for any other number the first record whose timestamp is at least that number.
+Consumers see the log up to the high
 watermark, or with `read_committed` up to the last stable offset; replicas (a replica id, or -2 for
 debugging) see all of it.
 
 v2 isolation level; v4 leader epochs in request and response; v5 no change; v6 flexible; v7 allows
--3, v8 -4, v9 -5; v10 a timeout for tiered storage.
+-3, v8 -4, v9 -5; v10 a timeout for tiered storage; v11 allows -6.
 
-Not done: tiered storage, so -4 is the same as -2, and -5 has no offset.
+Not done: tiered storage, so -4 is the same as -2, and -5 and -6 have no offset.
 """
 
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 
-from kio.schema.list_offsets.v10.request import ListOffsetsPartition, ListOffsetsRequest
-from kio.schema.list_offsets.v10.response import (
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+from kio.schema.list_offsets.v11.response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
@@ -42,7 +43,15 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
-FIRST_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 CONSUMER = -1
 READ_COMMITTED = 1
 NOTHING = (-1, -1, -1)
@@ -132,7 +141,7 @@ def _find(partition: Partition, timestamp: int, end: int, searched: Searched) ->
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     if timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp(searched)

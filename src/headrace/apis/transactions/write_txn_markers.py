@@ -1,8 +1,11 @@
-"""WriteTxnMarkers (27), version 1.
+"""WriteTxnMarkers (27), versions 1-2.
 
 Ends a producer's transaction in the named partitions, with a commit or an abort, and responds when
 the markers are committed. Transaction coordinators send it to the leaders of other partitions, and
 administrators send it to end a transaction that its coordinator no longer has.
+
+v2 the transaction version. From 2 on a marker has a higher epoch than the transaction that it ends,
+so a delayed one never ends the producer's next transaction (KIP-1228).
 """
 
 from asyncio import Future
@@ -17,7 +20,9 @@ from kio.schema.write_txn_markers.v2.response import (
 
 from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import OFFSETS_TOPIC
+from headrace.coordination.transactions import BUMPS_AT_END
 from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
 from headrace.wire.primitives import TopicName, error, i32
 
 _Written = ErrorCode | Future[None]
@@ -60,6 +65,8 @@ def _write(services: Services, marker: WritableTxnMarker, topic: str, index: int
         if producer_id < 0 or epoch < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a marker needs a producer id and epoch")
         partition = services.replicas.partition(topic, index)
+        if marker.transaction_version >= BUMPS_AT_END:
+            _check_later_epoch(partition, producer_id, epoch)
         if topic == OFFSETS_TOPIC:
             # The group coordinator has to apply the offsets of the transaction.
             offset = services.groups.append_marker(
@@ -73,6 +80,16 @@ def _write(services: Services, marker: WritableTxnMarker, topic: str, index: int
     if partition.replica.is_committed(offset + 1):
         return ErrorCode.NONE
     return partition.wait_committed(offset + 1)
+
+
+def _check_later_epoch(partition: Partition, producer_id: int, epoch: int) -> None:
+    producer = partition.replica.log.producers.producers.get(producer_id)
+    if producer is not None and producer.transaction_start >= 0 and producer.epoch >= epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"{partition.name} has a transaction of epoch {producer.epoch}, which a marker of "
+            f"epoch {epoch} does not end",
+        )
 
 
 async def _topic_result(
