@@ -81,6 +81,9 @@ RIGHTS = {
     "WriteShareGroupState": "before C CLUSTER_ACTION",
     "DeleteShareGroupState": "before C CLUSTER_ACTION",
     "ReadShareGroupStateSummary": "before C CLUSTER_ACTION",
+    "DescribeShareGroupOffsets": "each G DESCRIBE, each T DESCRIBE, filter T DESCRIBE",
+    "AlterShareGroupOffsets": "before G READ, each T READ",
+    "DeleteShareGroupOffsets": "before G DELETE, each T READ",
     "CreateDelegationToken": "within U CREATE_TOKENS",
     "RenewDelegationToken": "",
     "ExpireDelegationToken": "",
@@ -152,7 +155,7 @@ def test_hot_handlers_check_their_rights_themselves() -> None:
     assert RightCheck.BEFORE not in checks
 
 
-def test_every_api_is_counted_by_a_quota_except_markers_of_brokers() -> None:
+def test_every_api_is_counted_by_a_quota_except_those_between_brokers() -> None:
     quotas: dict[QuotaClass, set[str]] = {}
     for route in ROUTES.values():
         quotas.setdefault(route.quota, set()).add(route.name)

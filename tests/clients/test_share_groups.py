@@ -5,7 +5,14 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
+from confluent_kafka import (
+    AcknowledgeType,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    ShareConsumer,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -234,6 +241,63 @@ def test_records_of_aborted_transactions_are_not_delivered_to_a_group_that_reads
         else:
             producer.abort_transaction(WAIT_S)
     assert values(take(queue.consumer(), 2)) == ["committed", "committed"]
+
+
+def test_rejected_and_undeliverable_records_go_to_the_dead_letter_topic_of_the_group(
+    make_queue: Callable[..., Queue],
+) -> None:
+    letters = f"dlq.{uuid.uuid4().hex[:12]}"
+    queue = make_queue(
+        errors_deadletterqueue_topic_name=letters, errors_deadletterqueue_copy_record_enable="true"
+    )
+    new = NewTopic(letters, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})
+    queue.admin.create_topics([new])[letters].result(WAIT_S)
+    consumer = queue.consumer()
+    queue.produce("rejected")
+    take(consumer, 1, AcknowledgeType.REJECT)
+    queue.produce("poison")
+    for _ in range(3):
+        take(consumer, 1, AcknowledgeType.RELEASE)
+    queue.produce("accepted")
+    take(consumer, 1)
+    reader = Consumer(
+        {
+            "bootstrap.servers": queue.broker.bootstrap,
+            "group.id": f"reader-of-{letters}",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    reader.subscribe([letters])
+    found: list[Message] = []
+    until = time.monotonic() + WAIT_S
+    while len(found) < 2:
+        assert time.monotonic() < until, values(found)
+        message = reader.poll(1.0)
+        if message is not None and message.error() is None:
+            found.append(message)
+    reader.close()
+    assert values(found) == ["rejected", "poison"]
+    first, second = (
+        {name.removeprefix("__dlq.errors."): text.decode() for name, text in one.headers()}
+        for one in found
+    )
+    assert first == {
+        "topic": queue.topic,
+        "partition": "0",
+        "offset": "0",
+        "group": queue.group,
+        "delivery.count": "1",
+        "message": "rejected by the consumer",
+    }
+    assert second["delivery.count"] == "3"
+    assert second["message"] == "delivery limit reached"
+
+
+def test_a_group_may_not_name_any_topic_for_its_dead_letters(
+    make_queue: Callable[..., Queue],
+) -> None:
+    with pytest.raises(KafkaException, match="must begin with"):
+        make_queue(errors_deadletterqueue_topic_name="orders")
 
 
 def test_a_group_begins_at_the_end_unless_it_is_configured(

@@ -302,6 +302,21 @@ _SHARES = (
         87, "ReadShareGroupStateSummary", 0, 1, 0, _COLD,
         "shares.share_group_state:read_share_group_state_summary", _SHARE_STATE, QuotaClass.EXEMPT,
     ),
+    Route(
+        90, "DescribeShareGroupOffsets", 0, 1, 0, _COLD,
+        "shares.share_group_offsets:describe_share_group_offsets",
+        (each(on_group(_DESCRIBE)), *_DESCRIBE_TOPICS), _REQUEST,
+    ),
+    Route(
+        91, "AlterShareGroupOffsets", 0, 0, 0, _COLD,
+        "shares.share_group_offsets:alter_share_group_offsets",
+        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST,
+    ),
+    Route(
+        92, "DeleteShareGroupOffsets", 0, 0, 0, _COLD,
+        "shares.share_group_offsets:delete_share_group_offsets",
+        (before(on_group(_DELETE)), each(on_topic(_READ))), _REQUEST,
+    ),
 )  # fmt: skip
 
 _TRANSACTIONS = (

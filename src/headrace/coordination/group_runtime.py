@@ -12,11 +12,13 @@ from headrace.clock import Clock
 from headrace.cluster.controller import NewTopic
 from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.cluster.metadata import Metadata
+from headrace.coordination.groups.group import SHARE
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.load import Latest, replay_steps
 from headrace.coordination.outcome import Outcome
 from headrace.coordination.runtime import Runtime
 from headrace.coordination.shards import Shard
+from headrace.errors import KafkaError
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -60,6 +62,14 @@ class GroupCoordinator(Runtime[Groups]):
     ) -> Outcome:
         image = self._metadata.image
         return shard.state.topics_changed(image, changed, gone, self._timers.now_ms())
+
+    def holds_share_group(self, group_id: str) -> bool:
+        """Whether this is a share group that this broker coordinates now."""
+        try:
+            groups = self.shards.get(self.topic.partition_of(group_id)).state.groups
+        except KafkaError:
+            return False
+        return group_id in groups and groups[group_id].kind == SHARE
 
     def expire_offsets(self) -> None:
         """Delete expired offsets, and empty groups without offsets."""

@@ -58,6 +58,12 @@ BOUNDS = {
     "share.record.lock.duration.ms": Bounds(
         "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"
     ),
+    "share.delivery.count.limit": Bounds(
+        "group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"
+    ),
+    "share.partition.max.record.locks": Bounds(
+        "group.share.min.partition.max.record.locks", "group.share.max.partition.max.record.locks"
+    ),
     STREAMS_SESSION_TIMEOUT: Bounds(
         "group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms"
     ),
@@ -94,6 +100,17 @@ _ROWS = (
            "Heartbeat interval of the members of a share group."),
     _group("share.record.lock.duration.ms", 1000, "group.share.record.lock.duration.ms", 30_000,
            "How long a delivered record stays locked for its member."),
+    _group("share.delivery.count.limit", 2, "group.share.delivery.count.limit", 5,
+           "How often a record is delivered to a share group."),
+    _group("share.partition.max.record.locks", 100, "group.share.partition.max.record.locks", 2000,
+           "Records of one partition that may be locked or waiting for redelivery."),
+    _row("share.renew.acknowledge.enable", Type.BOOLEAN, True, None,
+         "Whether members of a share group may renew the locks of their records."),
+    _row("errors.deadletterqueue.topic.name", Type.STRING, "", None,
+         "The topic for records that a share group has rejected or that have used up their "
+         "deliveries; empty: they are not kept."),
+    _row("errors.deadletterqueue.copy.record.enable", Type.BOOLEAN, False, None,
+         "Whether dead letters have the key, value and headers of the record."),
     _row("share.auto.offset.reset", Type.STRING, "latest", _RESET,
          "Where a share group begins to read a partition."),
     _row("share.isolation.level", Type.STRING, "read_uncommitted",
@@ -130,6 +147,11 @@ def check_group_configs(broker: Settings, configs: Mapping[str, str]) -> None:
         if row is None:
             raise SettingError(f"Unknown group config name: {name}")
         value = parse_value(row, text)
+        prefix = broker.text("errors.deadletterqueue.topic.name.prefix")
+        if name == "errors.deadletterqueue.topic.name" and text and not text.startswith(prefix):
+            raise SettingError(
+                f"{name}={text} must begin with errors.deadletterqueue.topic.name.prefix={prefix}"
+            )
         bounds = BOUNDS.get(name)
         if bounds is None:
             continue

@@ -169,6 +169,9 @@ class LogSettings:
         "follower.replication.throttled.replicas", LIST, (), THROTTLED, "",
         "Replicas that follower.replication.throttled.rate slows down while they are copied: "
         "partition:broker pairs, or * for all.")
+    errors_deadletterqueue_group_enable: bool = _topic(
+        "errors.deadletterqueue.group.enable", BOOLEAN, False, None, "",
+        "Whether share groups may write dead letters to this topic.")
     index_interval_bytes: int = _topic(
         "index.interval.bytes", INT, 4096, at_least(0), "log.index.interval.bytes",
         "Bytes of log between two entries of the offset index.")

@@ -23,19 +23,29 @@ class ShareGroupSettings:
     max_locks: int
     reads_committed: bool
     reset: str
+    dead_letter_topic: str
+    copies_dead_letters: bool
+    renews: bool
 
     @classmethod
     def of(cls, settings: Settings, image: Image, group_id: str) -> ShareGroupSettings:
         """The settings of a group."""
         configs = image.group_configs.get(group_id, {})
-        lock_ms = group_value(settings, configs, "share.record.lock.duration.ms")
-        assert isinstance(lock_ms, int), "it is a number"
+
+        def number(name: str) -> int:
+            value = group_value(settings, configs, name)
+            assert isinstance(value, int), name
+            return value
+
         return cls(
-            lock_ms,
-            settings.integer("group.share.delivery.count.limit"),
-            settings.integer("group.share.partition.max.record.locks"),
+            number("share.record.lock.duration.ms"),
+            number("share.delivery.count.limit"),
+            number("share.partition.max.record.locks"),
             group_value(settings, configs, "share.isolation.level") == "read_committed",
             str(group_value(settings, configs, "share.auto.offset.reset")),
+            str(group_value(settings, configs, "errors.deadletterqueue.topic.name")),
+            bool(group_value(settings, configs, "errors.deadletterqueue.copy.record.enable")),
+            bool(group_value(settings, configs, "share.renew.acknowledge.enable")),
         )
 
 

@@ -18,7 +18,13 @@ from headrace.clock import Clock
 from headrace.cluster.image import Image
 from headrace.cluster.metadata import Metadata
 from headrace.coordination.coordinator_tasks import CoordinatorTasks
-from headrace.coordination.shares.delivery import Acknowledgement, Acquired, AcquireMode
+from headrace.coordination.shares.dead_letters import DeadLetters
+from headrace.coordination.shares.delivery import (
+    Acknowledgement,
+    AcknowledgeType,
+    Acquired,
+    AcquireMode,
+)
 from headrace.coordination.shares.fetched_batches import acquired_bytes, find_batches
 from headrace.coordination.shares.persister import SharePersister
 from headrace.coordination.shares.share_group_settings import ShareGroupSettings, duration_ms
@@ -144,6 +150,7 @@ class SharePartitions:
         metadata: Metadata,
         replicas: Replicas,
         persister: SharePersister,
+        dead_letters: DeadLetters,
         search: Search,
         tasks: CoordinatorTasks,
     ) -> None:
@@ -152,6 +159,7 @@ class SharePartitions:
         self._metadata = metadata
         self._replicas = replicas
         self._persister = persister
+        self._dead_letters = dead_letters
         self._search = search
         self._tasks = tasks
         self._led: dict[SharePartitionKey, LedSharePartition] = {}
@@ -313,8 +321,12 @@ class SharePartitions:
         """
         if led.state is None:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the records are not acquired")
-        lock_ms = self.settings_of(led.key.group_id).lock_ms
-        led.state.acknowledge(member, acks, self._now_ms(), lock_ms)
+        settings = self.settings_of(led.key.group_id)
+        if not settings.renews and any(ack.type is AcknowledgeType.RENEW for ack in acks):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the group has share.renew.acknowledge.enable=false"
+            )
+        led.state.acknowledge(member, acks, self._now_ms(), settings.lock_ms)
         self._arm(led)
         if not led.state.must_write:
             return None
@@ -383,6 +395,11 @@ class SharePartitions:
 
     async def _write(self, led: LedSharePartition, write: StateWrite) -> KafkaError | None:
         try:
+            if write.dead_letters:
+                settings = self.settings_of(led.key.group_id)
+                await self._dead_letters.write(
+                    led.key.group_id, led.partition, settings, write.dead_letters
+                )
             await self._persister.write(
                 led.key,
                 ShareStateWrite(

@@ -133,6 +133,11 @@ class ShareCoordinator(Runtime[ShareStates]):
             if not count % _STEP_RECORDS:
                 yield
 
+    def _topics_changed(
+        self, shard: Shard[ShareStates], changed: frozenset[str], gone: frozenset[str]
+    ) -> Outcome:
+        return shard.state.without_topics(self._metadata.image.names) if gone else Outcome()
+
     # --------------------------------------------------------------------------------- operations
 
     def initialize(

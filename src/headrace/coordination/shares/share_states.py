@@ -9,8 +9,10 @@ epoch with every leader of the partition. Like groups, this is a state machine: 
 from __future__ import annotations
 
 import base64
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from headrace.coordination.outcome import AnyReply, Key, Outcome, Reply, Token, Value, answer
 from headrace.coordination.shares.delivery import StateBatch, updated
@@ -201,6 +203,12 @@ class ShareStates:
     def summary(self, key: SharePartitionKey, token: Token[ShareState]) -> Outcome:
         """ReadShareGroupStateSummary: the same without a leader epoch."""
         return answer(token, self._state(key))
+
+    def without_topics(self, there: Container[UUID]) -> Outcome:
+        """Delete the state of topics that are not `there` any more."""
+        return Outcome(
+            [(ShareSnapshotKey(key), None) for key in self.states if key.topic_id not in there]
+        )
 
     def _state(self, key: SharePartitionKey) -> ShareState:
         known = self.states.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.clock import Clock
 from headrace.cluster.metadata import Metadata
 from headrace.coordination.coordinator_tasks import CoordinatorTasks
+from headrace.coordination.shares.dead_letters import DeadLetters
 from headrace.coordination.shares.persister import SharePersister
 from headrace.coordination.shares.share_partitions import Search, SharePartitions
 from headrace.coordination.shares.share_runtime import ShareCoordinator
@@ -30,7 +31,14 @@ class Shares:
         self.coordinator = ShareCoordinator(settings, clock, metadata, replicas)
         self.persister = SharePersister(self.coordinator, peers, replicas.node_id)
         self.partitions = SharePartitions(
-            settings, clock, metadata, replicas, self.persister, search, self._tasks
+            settings,
+            clock,
+            metadata,
+            replicas,
+            self.persister,
+            DeadLetters(settings, metadata, replicas, peers),
+            search,
+            self._tasks,
         )
         self.sessions = ShareSessions(
             settings.integer("group.share.max.share.sessions"), self.partitions
