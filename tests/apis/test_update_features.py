@@ -2,11 +2,11 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.api_versions.v4.response import ApiVersionsResponse
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
-from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.types import GroupId
 from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.schema.update_features.v1.response import UpdateFeaturesResponse
@@ -14,12 +14,20 @@ from kio.serial import entity_reader
 
 from headrace.apis.api_versions import ApiVersions
 from headrace.apis.cluster.update_features import update_features
-from headrace.apis.groups.consumer_group_describe import consumer_group_describe
-from headrace.apis.groups.consumer_group_heartbeat import consumer_group_heartbeat
-from headrace.cluster.features import FEATURES, METADATA_VERSION, FinalizedFeatures
-from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import i8, i16, i32
-from tests.apis.one_broker import CALLER, OneBroker
+from headrace.apis.routes import ROUTES
+from headrace.cluster.features import (
+    FEATURES,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    FinalizedFeatures,
+)
+from headrace.errors import ErrorCode
+from headrace.wire import codec
+from headrace.wire.primitives import i8, i16
+from tests.apis.one_broker import CALLER, OneBroker, over_the_wire
+from tests.support.messages import about_orders
 
 NONE = ErrorCode.NONE
 NEWEST = FEATURES[METADATA_VERSION].max_level
@@ -136,20 +144,39 @@ def test_levels_survive_a_restart(tmp_path: Path) -> None:
     again.close()
 
 
-def test_group_version_0_switches_the_consumer_protocol_off(broker: OneBroker) -> None:
+@pytest.mark.parametrize(
+    ("feature", "api_key"),
+    [(route.feature, route.key) for route in ROUTES.values() if route.feature],
+)
+def test_the_apis_of_a_feature_at_level_0_are_refused(
+    broker: OneBroker, feature: str, api_key: int
+) -> None:
+    route = ROUTES[api_key]
+    handler = route.load()
+    update(broker, (feature, 0, SAFE))
+    for version in range(route.min_version, route.max_version + 1):
+        request = about_orders(codec.request_class(api_key, version))
+        answer: Any = over_the_wire(broker, handler, api_key, version, request)
+        errors = answer.groups if hasattr(answer, "groups") else (answer,)
+        codes = [int(one.error_code) for one in errors]
+        assert set(codes) <= {int(ErrorCode.UNSUPPORTED_VERSION)}, route.name
+
+
+def test_every_group_of_a_describe_is_refused(broker: OneBroker) -> None:
     update(broker, ("group.version", 0, SAFE))
-    beat = ConsumerGroupHeartbeatRequest(
-        group_id=GroupId("readers"),
-        member_id="m",
-        member_epoch=i32(0),
-        subscribed_topic_names=(),
-        topic_partitions=(),
-    )
-    with pytest.raises(KafkaError) as refused:
-        broker.ask(consumer_group_heartbeat, beat)
-    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
-    asked = ConsumerGroupDescribeRequest(
+    request = ConsumerGroupDescribeRequest(
         group_ids=(GroupId("a"), GroupId("b")), include_authorized_operations=False
     )
-    answer = broker.ask(consumer_group_describe, asked)
-    assert [group.error_code for group in answer.groups] == [ErrorCode.UNSUPPORTED_VERSION] * 2  # type: ignore[union-attr]
+    answer: Any = over_the_wire(broker, ROUTES[69].load(), 69, 1, request)
+    assert [(group.group_id, int(group.error_code)) for group in answer.groups] == [
+        ("a", int(ErrorCode.UNSUPPORTED_VERSION)),
+        ("b", int(ErrorCode.UNSUPPORTED_VERSION)),
+    ]
+
+
+def test_the_features_of_groups_have_apis() -> None:
+    assert {route.feature for route in ROUTES.values() if route.feature} == {
+        GROUP_VERSION,
+        SHARE_VERSION,
+        STREAMS_VERSION,
+    }

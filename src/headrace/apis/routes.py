@@ -6,10 +6,13 @@ Hot handlers are created when dispatch is built; a cold one is imported when it 
 that the broker starts fast.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from enum import Enum
+from functools import wraps
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.apis.rights import (
     Right,
@@ -24,7 +27,12 @@ from headrace.apis.rights import (
     on_user,
     within,
 )
+from headrace.cluster.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
+from headrace.errors import ErrorCode, KafkaError
 from headrace.security.acls import AclOperation
+
+if TYPE_CHECKING:
+    from headrace.apis.context import RequestContext, Services
 
 
 class HandlerKind(Enum):
@@ -60,12 +68,26 @@ class Route(NamedTuple):
     any_version: bool = False
     """Whether the handler answers requests of unsupported versions, without reading them.
     Otherwise they close their connection."""
+    feature: str = ""
+    """The feature of a cold row: while the cluster does not use it, requests are refused."""
 
     def load(self) -> Callable[..., Any]:
         """The handler of a cold row; for a hot row the factory that takes Services."""
         module, name = self.handler.split(":")
         loaded: Callable[..., Any] = getattr(import_module(f"headrace.apis.{module}"), name)
-        return loaded
+        return _with_feature(loaded, self.feature) if self.feature else loaded
+
+
+def _with_feature(handler: Callable[..., Any], feature: str) -> Callable[..., Any]:
+    """The handler, which refuses requests while the level of the feature is 0."""
+
+    @wraps(handler)
+    def handle(services: Services, request: object, context: RequestContext) -> Any:
+        if not services.metadata.image.features.is_enabled(feature):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        return handler(services, request, context)
+
+    return handle
 
 
 _READ, _WRITE, _CREATE, _DELETE = (
@@ -234,13 +256,13 @@ _GROUPS = (
             within(on_topic(_DESCRIBE), when="topics that are subscribed by name"),
             filtered(on_topic(_DESCRIBE), when="topics that match a regular expression"),
         ),
-        _REQUEST,
+        _REQUEST, feature=GROUP_VERSION,
     ),
     Route(
         69, "ConsumerGroupDescribe", 0, 1, 0, _COLD,
         "groups.consumer_group_describe:consumer_group_describe",
         (each(on_group(_DESCRIBE)), each(on_topic(_DESCRIBE), when="all topics of the group")),
-        _REQUEST,
+        _REQUEST, feature=GROUP_VERSION,
     ),
     Route(
         88, "StreamsGroupHeartbeat", 0, 0, 0, _COLD,
@@ -250,13 +272,13 @@ _GROUPS = (
             within(on_topic(_DESCRIBE), when="topics of the topology"),
             each(*_CREATE_TOPIC, when="internal topics that are created"),
         ),
-        _REQUEST,
+        _REQUEST, feature=STREAMS_VERSION,
     ),
     Route(
         89, "StreamsGroupDescribe", 0, 0, 0, _COLD,
         "groups.streams_group_describe:streams_group_describe",
         (each(on_group(_DESCRIBE)), each(on_topic(_DESCRIBE), when="all topics of the topology")),
-        _REQUEST,
+        _REQUEST, feature=STREAMS_VERSION,
     ),
 )  # fmt: skip
 
@@ -266,21 +288,21 @@ _SHARES = (
         76, "ShareGroupHeartbeat", 1, 1, 0, _COLD,
         "shares.share_group_heartbeat:share_group_heartbeat",
         (before(on_group(_READ)), within(on_topic(_DESCRIBE), when="subscribed topics")),
-        _REQUEST,
+        _REQUEST, feature=SHARE_VERSION,
     ),
     Route(
         77, "ShareGroupDescribe", 1, 1, 0, _COLD,
         "shares.share_group_describe:share_group_describe",
         (each(on_group(_DESCRIBE)), each(on_topic(_DESCRIBE), when="all topics of the group")),
-        _REQUEST,
+        _REQUEST, feature=SHARE_VERSION,
     ),
     Route(
         78, "ShareFetch", 1, 2, 0, _COLD, "shares.share_fetch:share_fetch",
-        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST,
+        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST, feature=SHARE_VERSION,
     ),
     Route(
         79, "ShareAcknowledge", 1, 2, 0, _COLD, "shares.share_acknowledge:share_acknowledge",
-        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST,
+        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST, feature=SHARE_VERSION,
     ),
     Route(
         83, "InitializeShareGroupState", 0, 0, 0, _COLD,
@@ -305,17 +327,17 @@ _SHARES = (
     Route(
         90, "DescribeShareGroupOffsets", 0, 1, 0, _COLD,
         "shares.share_group_offsets:describe_share_group_offsets",
-        (each(on_group(_DESCRIBE)), *_DESCRIBE_TOPICS), _REQUEST,
+        (each(on_group(_DESCRIBE)), *_DESCRIBE_TOPICS), _REQUEST, feature=SHARE_VERSION,
     ),
     Route(
         91, "AlterShareGroupOffsets", 0, 0, 0, _COLD,
         "shares.share_group_offsets:alter_share_group_offsets",
-        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST,
+        (before(on_group(_READ)), each(on_topic(_READ))), _REQUEST, feature=SHARE_VERSION,
     ),
     Route(
         92, "DeleteShareGroupOffsets", 0, 0, 0, _COLD,
         "shares.share_group_offsets:delete_share_group_offsets",
-        (before(on_group(_DELETE)), each(on_topic(_READ))), _REQUEST,
+        (before(on_group(_DELETE)), each(on_topic(_READ))), _REQUEST, feature=SHARE_VERSION,
     ),
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ _WITHOUT_ITEMS = frozenset({13, 47, 55})
 
 _OTHER_NAMES = {
     "coordinators": ("coordinator_keys",),
+    "groups": ("group_ids",),
     "responses": ("topics", "resources"),
     "filter_results": ("filters",),
     "results": ("topics", "resources", "creations", "users"),
@@ -19,7 +20,7 @@ _OTHER_NAMES = {
     "partition_result": ("partitions",),
     "partitions": ("partition_indexes",),
 }
-_PLAIN = {"key": str, "partition_index": int, "partition_id": int}
+_PLAIN = {"key": str, "group_id": str, "partition_index": int, "partition_id": int}
 """Fields of a response whose items are plain values in the request."""
 
 

@@ -3,8 +3,7 @@
 Describes consumer groups with their epochs and members: the assignment and the target assignment of
 each. A group that is of another type, or does not exist, gets GROUP_ID_NOT_FOUND.
 
-v1 whether a member uses the consumer or the classic protocol. UNSUPPORTED_VERSION if the cluster
-has `group.version` 0.
+v1 whether a member uses the consumer or the classic protocol.
 """
 
 from collections.abc import Coroutine
@@ -23,7 +22,6 @@ from kio.schema.types import GroupId
 from headrace.apis import operations
 from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import denied, may_with_topic
-from headrace.cluster.features import GROUP_VERSION
 from headrace.cluster.image import Image
 from headrace.coordination import consumer_records
 from headrace.coordination.groups.consumer import ConsumerGroup
@@ -58,8 +56,6 @@ def consumer_group_describe(
             )
         )
 
-    if not services.metadata.image.features.is_enabled(GROUP_VERSION):
-        return finish([KafkaError(ErrorCode.UNSUPPORTED_VERSION)] * len(request.group_ids))
     return services.groups.run_each(
         [(group_id, partial(_find, caller, group_id)) for group_id in request.group_ids], finish
     )

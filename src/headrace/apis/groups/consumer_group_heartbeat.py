@@ -4,8 +4,7 @@ The only request of a member of a consumer group (KIP-848): it joins (epoch 0), 
 (epoch -1) or leaves temporarily (epoch -2, static members). The response has the member's epoch,
 and its partitions if they changed or if the member sent all fields.
 
-v1 subscriptions by regular expression; the member chooses its own id. UNSUPPORTED_VERSION if the
-cluster has `group.version` 0.
+v1 subscriptions by regular expression; the member chooses its own id.
 """
 
 import uuid
@@ -24,7 +23,6 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
 
 from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import need_topic
-from headrace.cluster.features import GROUP_VERSION
 from headrace.coordination import consumer_records
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.consumer import ConsumerHeartbeat, ConsumerHeartbeatReply
@@ -41,8 +39,6 @@ def consumer_group_heartbeat(
     services: Services, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[None, None, ConsumerGroupHeartbeatResponse]:
     """Process the heartbeat of a member; respond with its epoch and assignment."""
-    if not services.metadata.image.features.is_enabled(GROUP_VERSION):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     _check(request, context.version)
     for name in request.subscribed_topic_names or ():
         need_topic(context.caller, AclOperation.DESCRIBE, name)

@@ -25,7 +25,6 @@ from kio.schema.types import GroupId
 from headrace.apis import operations
 from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import denied, may_with_topic
-from headrace.cluster.features import STREAMS_VERSION
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.groups.streams.streams_group import StreamsGroup
 from headrace.coordination.groups.streams.streams_member import StreamsMember
@@ -61,8 +60,6 @@ def streams_group_describe(
             )
         )
 
-    if not services.metadata.image.features.is_enabled(STREAMS_VERSION):
-        return finish([KafkaError(ErrorCode.UNSUPPORTED_VERSION)] * len(request.group_ids))
     return services.groups.run_each(
         [(group_id, partial(_find, caller, group_id)) for group_id in request.group_ids], finish
     )

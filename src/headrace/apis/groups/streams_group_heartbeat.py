@@ -24,7 +24,6 @@ from kio.schema.streams_group_heartbeat.v0.response import (
 from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import may_with_cluster, may_with_topic, need_topic
 from headrace.cluster.controller import Defaults, NewTopic, check_topic_name
-from headrace.cluster.features import STREAMS_VERSION
 from headrace.cluster.image import INTERNAL_TOPICS
 from headrace.coordination.groups.streams import streams_group
 from headrace.coordination.groups.streams.endpoints import EndpointPartitions
@@ -70,8 +69,6 @@ def streams_group_heartbeat(
     services: Services, request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse | Coroutine[None, None, StreamsGroupHeartbeatResponse]:
     """Process the heartbeat of a member; respond with its epoch and tasks."""
-    if not services.metadata.image.features.is_enabled(STREAMS_VERSION):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     topology = None if request.topology is None else _topology(request.topology)
     if topology is not None:
         _check_topics(topology, context.caller)
