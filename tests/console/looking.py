@@ -75,7 +75,7 @@ class Looking:
     ) -> None:
         self._context.close()
         if kind is None:
-            assert self.problems == []
+            assert self.problems == [], self.problems
 
     def visible_rows(self, label: str) -> int:
         """Rows of a table that a person sees: drawn inside of the window and not covered."""

@@ -175,7 +175,7 @@ def test_a_connector_is_made_and_its_failure_is_read_in_a_browser(
         dialog.get_by_role("button", name="Check settings").click()
         expect(dialog.get_by_text("the settings are not valid")).to_be_visible()
         expect(dialog.get_by_role("listitem").filter(has_text="errors.log.enable")).to_be_visible()
-        looking.screenshot("connector-form")
+        looking.check_dialog("connector-form")
         dialog.get_by_label("Other settings").fill(
             f"tasks.max=1\ntopics={topic}\nfile={tmp_path}/no/such/folder/out.txt"
         )
@@ -190,13 +190,19 @@ def test_a_connector_is_made_and_its_failure_is_read_in_a_browser(
         expect(page.get_by_text(f"Task 0 of {topic} is restarted.")).to_be_visible()
         page.get_by_role("button", name="Stop").click()
         expect(dialog.locator(".cli")).to_contain_text(f"headrace connect stop {topic}")
+        looking.check_dialog("connector-stop")
         page.get_by_role("dialog").get_by_role("button", name="Stop").click()
         expect(page.locator(".facts .badge").first).to_have_text("stopped")
+        page.get_by_role("button", name="Change settings").click()
+        looking.check_dialog("connector-change")
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_hidden()
         page.goto("/connectors")
         expect(page.get_by_role("link", name=topic)).to_be_visible()
         page.goto(f"/connectors/{topic}")
         page.get_by_role("button", name="Delete").click()
         expect(dialog.locator(".cli")).to_contain_text(f"headrace connect delete {topic}")
+        looking.check_dialog("connector-delete")
         page.get_by_role("dialog").get_by_role("button", name="Delete").click()
         expect(page.get_by_role("heading", name="Connectors")).to_be_visible()
 

@@ -69,9 +69,9 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
 
 
 @pytest.fixture
-def page(chromium: Browser, three: Three, tmp_path: Path) -> Iterator[Page]:
-    with Looking(chromium, three.console.url, tmp_path) as looking:
-        yield looking.page
+def looking(chromium: Browser, three: Three, tmp_path: Path) -> Iterator[Looking]:
+    with Looking(chromium, three.console.url, tmp_path) as tab:
+        yield tab
 
 
 def move(page: Page, brokers: str) -> None:
@@ -83,7 +83,9 @@ def move(page: Page, brokers: str) -> None:
     dialog.get_by_role("button", name="Move", exact=True).click()
 
 
-def test_a_running_reassignment_is_shown_and_cancelled(page: Page, three: Three) -> None:
+def test_a_running_reassignment_is_shown_and_cancelled(
+    looking: Looking, page: Page, three: Three
+) -> None:
     before, other = three.replicas(), three.other()
     three.limit(SLOW_BYTES)
     move(page, f"{other}, {before[0]}")
@@ -98,12 +100,15 @@ def test_a_running_reassignment_is_shown_and_cancelled(page: Page, three: Three)
     row.get_by_role("button", name=f"Cancel the reassignment of {TOPIC}-0").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.locator(".cli")).to_contain_text("--cancel")
+    looking.check_dialog("reassignment-cancel")
     dialog.get_by_role("button", name="Cancel the reassignment").click()
     expect(page.get_by_text("No partition is being moved.")).to_be_visible()
     assert three.replicas() == before
 
 
-def test_replicas_move_and_their_preferred_leader_is_elected(page: Page, three: Three) -> None:
+def test_replicas_move_and_their_preferred_leader_is_elected(
+    looking: Looking, page: Page, three: Three
+) -> None:
     first, second = three.replicas()
     other = three.other()
     three.limit(100_000_000)
@@ -119,6 +124,7 @@ def test_replicas_move_and_their_preferred_leader_is_elected(page: Page, three: 
     page.get_by_role("button", name="Elect preferred leaders").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.locator(".cli")).to_contain_text("kafka-leader-election.sh --bootstrap-server")
+    looking.check_dialog("leader-election")
     dialog.get_by_role("button", name="Elect", exact=True).click()
     expect(dialog).to_be_hidden()
     three.cluster.wait_for(TOPIC, lambda topic: topic.partitions[0].leader == other)
