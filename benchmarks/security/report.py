@@ -9,6 +9,7 @@ from benchmarks import report
 from benchmarks.rows import Row
 
 JSON = Path(__file__).with_name("results.json")
+QUOTAS = Path(__file__).with_name("quotas.json")
 
 
 @dataclass
@@ -103,6 +104,23 @@ def markdown() -> list[str]:
             f"| {' | '.join(_cells(row, results.rows.get(row.name), row in OWN_ROWS))} |"
             for row in all_rows()
         ),
+        *_quotas(),
+    ]
+
+
+def _quotas() -> list[str]:
+    """What greedy clients get at a quota; nothing while it was not measured."""
+    if not QUOTAS.exists():
+        return []
+    return [
+        "",
+        "Greedy clients at their quota, over twice the default windows of eleven seconds; topics",
+        "are created one by one, again after the throttle time of a refusal. Repeat with",
+        "`python -m benchmarks.security.quotas --write`.",
+        "",
+        "| at a quota | unit | Apache Kafka | Headrace |",
+        "|---|---|---|---|",
+        *(f"| {' | '.join(row)} |" for row in json.loads(QUOTAS.read_text())),
     ]
 
 
