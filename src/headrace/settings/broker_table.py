@@ -1,4 +1,4 @@
-"""The settings of a broker, except security: Kafka 4.1's names, types, defaults and checks.
+"""The settings of a broker, except security: Kafka 4.3's names, types, defaults and checks.
 
 Broker settings that give the default of a topic config derive from `topic_table.py`.
 Where Headrace's default differs, the row gives Kafka's as `kafka_default`.
@@ -237,8 +237,9 @@ GROUPS = (
          "The maximum number of members of a classic group."),
     _row("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer", "streams"),
          some_of("classic", "consumer", "share", "streams"), "The enabled group protocols."),
-    _row("group.coordinator.append.linger.ms", INT, 5, at_least(0),
-         "How long the coordinator collects records before it writes them."),
+    _row("group.coordinator.append.linger.ms", INT, -1, at_least(-1),
+         "How long the coordinator collects records before it writes them; -1 as long as others "
+         "arrive."),
     _row("group.coordinator.threads", INT, 4, at_least(1), "Kafka's coordinator threads."),
     _row("group.consumer.session.timeout.ms", INT, 45_000, at_least(1),
          "Session timeout of a member of a consumer group."),
@@ -311,8 +312,9 @@ SHARE_GROUPS = (
          "Segment size of __share_group_state."),
     _row("share.coordinator.state.topic.compression.codec", INT, 0, INTERNAL_TOPIC_CODEC,
          "Codec of __share_group_state, by number."),
-    _row("share.coordinator.append.linger.ms", INT, 5, at_least(0),
-         "How long the share coordinator collects records before it writes them."),
+    _row("share.coordinator.append.linger.ms", INT, -1, at_least(-1),
+         "How long the share coordinator collects records before it writes them; -1 as long as "
+         "others arrive."),
     _row("share.coordinator.load.buffer.size", INT, 5 * MIB, at_least(1),
          "Bytes read at a time while share state is loaded."),
     _row("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, at_least(0),

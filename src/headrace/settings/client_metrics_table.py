@@ -1,4 +1,4 @@
-"""The configs of a subscription to client metrics (KIP-714), with the checks of Kafka 4.1.
+"""The configs of a subscription to client metrics (KIP-714), with the checks of Kafka 4.3.
 
 A subscription asks clients that match it to push metrics to their broker.
 """

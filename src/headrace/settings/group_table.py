@@ -1,6 +1,8 @@
-"""The configs of a group: Kafka 4.1's names, types, defaults, checks and bounds.
+"""The configs of a group: Kafka 4.3's names, types, defaults, checks and bounds.
 
-A group without a config uses the value of the broker setting.
+A group without a config uses the value of the broker setting. Not done:
+`consumer.assignment.interval.ms` and `share.assignment.interval.ms`; assignments are computed as
+soon as members or topics change.
 """
 
 from collections.abc import Mapping
@@ -82,7 +84,7 @@ def _group(name: str, low: int, synonym: str, default: int, doc: str) -> Setting
 
 
 def _row(
-    name: str, kind: Type, default: Value, check: Check, doc: str, synonym: str = ""
+    name: str, kind: Type, default: Value, check: Check | None, doc: str, synonym: str = ""
 ) -> Setting:
     synonyms = (Synonym(synonym),) if synonym else ()
     return Setting(name, kind, default, doc, check, "group", True, synonyms)

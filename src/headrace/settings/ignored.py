@@ -7,6 +7,7 @@ _TIERED = "Headrace has no tiered storage"
 _JVM = "it configures Java classes, and Headrace loads none"
 _REMOVED = "Kafka removed it, and Headrace stores the current message format only"
 _INSIDE = "it tunes internals of Kafka's broker"
+_ASSIGNED_AT_ONCE = "assignments are computed as soon as members or topics change"
 _METRICS = "Headrace's metrics are not reported through Java classes"
 
 _EXACT = {
@@ -25,6 +26,17 @@ _EXACT = {
     "log.initial.task.delay.ms": _INSIDE,
     "share.coordinator.cold.partition.snapshot.interval.ms": _INSIDE,
     "share.coordinator.state.topic.prune.interval.ms": _INSIDE,
+    "group.coordinator.background.threads": _INSIDE,
+    "group.coordinator.cached.buffer.max.bytes": _INSIDE,
+    "share.coordinator.cached.buffer.max.bytes": _INSIDE,
+    "group.consumer.assignment.interval.ms": _ASSIGNED_AT_ONCE,
+    "group.consumer.max.assignment.interval.ms": _ASSIGNED_AT_ONCE,
+    "group.consumer.min.assignment.interval.ms": _ASSIGNED_AT_ONCE,
+    "group.share.assignment.interval.ms": _ASSIGNED_AT_ONCE,
+    "group.share.max.assignment.interval.ms": _ASSIGNED_AT_ONCE,
+    "group.share.min.assignment.interval.ms": _ASSIGNED_AT_ONCE,
+    "cordoned.log.dirs": "new partitions may be placed in every data folder",
+    "follower.fetch.last.tiered.offset.enable": _TIERED,
     "log.dir.failure.timeout.ms": _KRAFT,
     "group.share.persister.class.name": _JVM,
     "auto.include.jmx.reporter": _METRICS,

@@ -1,4 +1,4 @@
-"""The settings of a topic: Kafka 4.1's names, types, defaults and checks.
+"""The settings of a topic: Kafka 4.3's names, types, defaults and checks.
 
 A topic setting is declared once, as a field of `LogSettings` (or in `NOT_IN_LOGS`). The topic
 config, the broker settings that give its default, the value that logs use, and the rows of
