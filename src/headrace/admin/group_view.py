@@ -3,6 +3,8 @@
 It only reads; `group_reset.py` changes groups.
 """
 
+from __future__ import annotations
+
 import difflib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,6 +27,12 @@ from headrace.client.groups import (
 from headrace.client.groups import committed_offsets as ask_committed_offsets
 from headrace.client.groups import list_groups as ask_groups
 from headrace.client.offsets import end_offsets
+from headrace.client.share_groups import (
+    SHARE,
+    StoredDeliveries,
+    share_offsets,
+    stored_deliveries,
+)
 from headrace.errors import KafkaError
 from headrace.types import Address, TopicPartition
 
@@ -74,6 +82,21 @@ class DescribedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareProgress:
+    """How far a share group is in one partition; unknown values are None."""
+
+    lag: int | None
+    deliveries: StoredDeliveries | None = None
+
+    def as_json(self) -> dict[str, object]:
+        stored = self.deliveries
+        return {
+            "released": stored and stored.released,
+            "most_deliveries": stored and stored.most_deliveries,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionLag:
     """One partition that the group has read or owns; unknown values are None."""
 
@@ -86,6 +109,8 @@ class PartitionLag:
     """The time of the first record that the group has not read, if it was looked up."""
     delay_s: float | None = None
     """The lag in seconds: the age of that record, or 0 if the group has read everything."""
+    share: ShareProgress | None = None
+    """The progress of a share group; `committed` is then its start offset."""
 
     @property
     def caught_up(self) -> bool:
@@ -99,7 +124,9 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records between the committed offset and the end."""
+        """Records between the committed offset and the end; of a share group those to deliver."""
+        if self.share is not None:
+            return self.share.lag
         if self.committed is None or self.end is None:
             return None
         return max(self.end - self.committed, 0)
@@ -116,6 +143,7 @@ class PartitionLag:
             "member_id": self.owner and self.owner.id,
             "client_id": self.owner and self.owner.client_id,
             "host": self.owner and self.owner.host,
+            **({} if self.share is None else self.share.as_json()),
         }
 
 
@@ -279,7 +307,11 @@ def view_groups(
 
     A group whose offsets cannot be read has only the partitions that its members own.
     """
-    committed, refused = committed_by_group(cluster, (group.name for group in groups))
+    shares, refusals = _share_progress(cluster, groups)
+    others = (group.name for group in groups if group.type != SHARE)
+    committed, refused = committed_by_group(cluster, others)
+    refused = {**refused, **refusals}
+    committed = {**committed, **{name: found.starts for name, found in shares.items()}}
     rows = {group.name: _rows(group, committed.get(group.name, {})) for group in groups}
     partitions = {TopicPartition(*at) for found in rows.values() for at in found}
     ends = cluster.retry("end offsets", lambda: end_offsets(cluster, partitions))
@@ -287,7 +319,13 @@ def view_groups(
         GroupView(
             group,
             tuple(
-                PartitionLag(*at, row.committed, ends.get(at), row.owner)
+                PartitionLag(
+                    *at,
+                    row.committed,
+                    ends.get(at),
+                    row.owner,
+                    share=shares[group.name].progress.get(at) if group.name in shares else None,
+                )
                 for at, row in rows[group.name].items()
             ),
             str(refused[group.name]) if group.name in refused else "",
@@ -295,6 +333,49 @@ def view_groups(
         for group in groups
     ]
     return views if times is None else with_delays(cluster, views, times, _now_ms())
+
+
+@dataclass(frozen=True, slots=True)
+class _ShareOffsets:
+    starts: dict[TopicPartition, Committed]
+    progress: dict[TopicPartition, ShareProgress]
+
+
+def _share_progress(
+    cluster: Cluster, groups: Sequence[DescribedGroup]
+) -> tuple[dict[str, _ShareOffsets], dict[str, KafkaError]]:
+    """The start offsets and lag of the share groups, and the errors of those without."""
+    found: dict[str, _ShareOffsets] = {}
+    refused: dict[str, KafkaError] = {}
+    for group in groups:
+        if group.type != SHARE:
+            continue
+        try:
+            offsets = share_offsets(cluster, group.name)
+        except KafkaError as error:
+            refused[group.name] = error
+            continue
+        known = {at: one.start for at, one in offsets.items() if one.start is not None}
+        found[group.name] = _ShareOffsets(
+            {at: Committed(start) for at, start in known.items()},
+            {at: ShareProgress(one.lag) for at, one in offsets.items()},
+        )
+    return found, refused
+
+
+def with_deliveries(cluster: Cluster, view: GroupView) -> GroupView:
+    """The view of a share group with the deliveries that the share coordinator has stored."""
+    if view.description.type != SHARE:
+        return view
+    ids = {at: one.topic_id for at, one in share_offsets(cluster, view.description.name).items()}
+    rows = []
+    for row in view.partitions:
+        topic_id = ids.get(TopicPartition(row.topic, row.partition))
+        if row.share is not None and topic_id is not None:
+            found = stored_deliveries(cluster, view.description.name, topic_id, row.partition)
+            row = replace(row, share=replace(row.share, deliveries=found))
+        rows.append(row)
+    return replace(view, partitions=tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)

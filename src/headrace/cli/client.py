@@ -17,7 +17,7 @@ from headrace.cli.failures import ExitCode, Failure, bad_usage, not_found
 from headrace.cli.option_table import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka import Consumer, KafkaError, Producer, ShareConsumer
 
     from headrace.cli.records.own_client import OwnConsumer, OwnProducer
     from headrace.client.cluster import Cluster as Connected
@@ -164,6 +164,19 @@ def library_consumer(cluster: ClusterOptions, settings: Mapping[str, object]) ->
     }
     with _translated_library(cluster):
         return Consumer(_configuration(cluster, {**fixed, **settings}), logger=_silent)
+
+
+def share_consumer(cluster: ClusterOptions, group: str, max_records: int) -> "ShareConsumer":
+    """librdkafka's consumer of a share group, with explicit acknowledgements."""
+    from confluent_kafka import ShareConsumer
+
+    settings = {
+        "group.id": group,
+        "share.acknowledgement.mode": "explicit",
+        "max.poll.records": max_records,
+    }
+    with _translated_library(cluster):
+        return ShareConsumer(_configuration(cluster, settings), logger=_silent)
 
 
 def _has_library_login(cluster: ClusterOptions) -> bool:

@@ -6,6 +6,7 @@ from headrace.admin.group_reset import OffsetChange
 from headrace.admin.group_view import GroupView, PartitionLag, Place
 from headrace.cli import output
 from headrace.client.groups import MemberDescription
+from headrace.client.share_groups import SHARE
 
 
 def show_group(view: GroupView) -> None:
@@ -25,7 +26,13 @@ def show_group(view: GroupView) -> None:
         }
     )
     print()
-    if view.partitions:
+    if group.type == SHARE and view.partitions:
+        output.print_table(
+            ("Topic", "Partition", "Start", "End", "Lag", "Released", "Deliveries"),
+            [*map(_share_row, view.partitions)],
+            numbers=("Partition", "Start", "End", "Lag", "Released", "Deliveries"),
+        )
+    elif view.partitions:
         output.print_table(
             ("Topic", "Partition", "Committed", "End", "Lag", "Seconds", "Client", "Host"),
             [*map(_row, view.partitions), _total(view)],
@@ -54,6 +61,21 @@ def _row(each: PartitionLag) -> tuple[str, ...]:
         output.number(each.delay_s),
         escape(each.owner.client_id) if each.owner else "-",
         escape(each.owner.host) if each.owner else "-",
+    )
+
+
+def _share_row(each: PartitionLag) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    stored = each.share.deliveries if each.share else None
+    return (
+        escape(each.topic),
+        str(each.partition),
+        output.number(each.committed),
+        output.number(each.end),
+        lag_text(each.lag),
+        output.number(None if stored is None else stored.released),
+        output.number(None if stored is None else stored.most_deliveries),
     )
 
 

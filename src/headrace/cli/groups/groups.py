@@ -155,7 +155,8 @@ def describe(
 ) -> None:
     """Show a group's members and their partitions, and its offset and lag in each partition.
 
-    Partitions of members are shown for groups of consumers only.
+    Partitions of members are shown for groups of consumers only. Of a share group the start
+    offset is shown, the records that are to be delivered again, and the most deliveries of one.
     With --json: an object for one group, a list for several.
     """
     from headrace.admin import group_view
@@ -166,7 +167,10 @@ def describe(
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
         found = group_view.existing_groups(connected, names)
-        views = group_view.view_groups(connected, found, RecordTimes())
+        views = [
+            group_view.with_deliveries(connected, view)
+            for view in group_view.view_groups(connected, found, RecordTimes())
+        ]
     if as_json:
         plain = [each.as_json() for each in views]
         output.print_json(plain[0] if len(plain) == 1 else plain)

@@ -1,6 +1,7 @@
 """`headrace consume`: records of a topic, from any position, to standard output.
 
-No consumer group is joined and no offset is committed.
+No consumer group is joined and no offset is committed, unless records are taken from a share
+group (`share_consume.py`).
 """
 
 import sys
@@ -52,6 +53,15 @@ class Isolation(StrEnum):
 
     UNCOMMITTED = "uncommitted"
     COMMITTED = "committed"
+
+
+class Acknowledge(StrEnum):
+    """What happens to the records of a share group that are shown."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
+    ASK = "ask"
 
 
 @dataclass(slots=True)
@@ -135,6 +145,18 @@ IsolationOption = Annotated[
     ),
 ]
 
+ShareOption = Annotated[
+    str | None,
+    typer.Option("--share", metavar="GROUP", help="Take records from this share group."),
+]
+AckOption = Annotated[
+    Acknowledge,
+    typer.Option(
+        "--ack",
+        metavar="HOW",
+        help="With --share: accept, release, reject, or ask for each record.",
+    ),
+]
 SchemaOption = Annotated[
     bool,
     typer.Option("--schema", help="Decode keys and values that begin with a schema id, as JSON."),
@@ -149,6 +171,8 @@ SchemaOption = Annotated[
         "headrace consume clicks --from 2026-01-31T12:00 -n 100 --format table",
         "headrace consume clicks --from -15m --json | jq -r .value",
         "headrace consume users --schema                         typed values as JSON",
+        "headrace consume jobs --share workers --follow          as a member of a share group",
+        "headrace consume jobs --share workers --ack ask -n 1    decide about one record",
         "headrace consume clicks --partition 0 --from 4711 -n 1 --format raw > value.bin",
     )
 )
@@ -163,6 +187,8 @@ def consume(
     show_headers: HeadersOption = False,
     null_marker: NullOption = "",
     isolation: IsolationOption = Isolation.COMMITTED,
+    share: ShareOption = None,
+    ack: AckOption = Acknowledge.ACCEPT,
     schema: SchemaOption = False,
     registry: RegistryOption = DEFAULT_REGISTRY,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -177,12 +203,21 @@ def consume(
     from headrace.admin import positions
     from headrace.admin.topics import existing_topics
     from headrace.cli import client
-    from headrace.cli.records import record_lines
+    from headrace.cli.records import record_lines, share_consume
     from headrace.types import TopicPartition
 
     where = positions.parse_start(start)
     if as_json:
         form = OutputFormat.JSON
+    style = record_lines.Style(separator, null_marker, show_headers, sys.stdout.isatty())
+    write = _writer(record_lines.writer(form.value, style), registry if schema else None)
+    if share is not None:
+        share_consume.check_options(start, partition)
+        cluster = client.connect(bootstrap, client_config)
+        with client.admin(cluster) as connected:
+            existing_topics(connected, [topic])
+        _note(share_consume.read_queue(cluster, topic, share, ack, count, follow, write), as_json)
+        return
     if isinstance(where, positions.End) and not follow:
         raise bad_usage("--from end shows nothing without --follow", "Add --follow (-f).")
     cluster = client.connect(bootstrap, client_config)
@@ -196,8 +231,6 @@ def consume(
     starts = {at.partition: offset for at, offset in found.items()}
     reading = Reading({at.partition: each.end for at, each in limits.items()}, follow, count)
     reading.open_partitions = {i for i in chosen if follow or starts[i] < reading.ends[i]}
-    style = record_lines.Style(separator, null_marker, show_headers, sys.stdout.isatty())
-    write = _writer(record_lines.writer(form.value, style), registry if schema else None)
     reader = client.consumer(cluster, {"isolation.level": f"read_{isolation.value}"})
     wanted = {index: starts[index] for index in reading.open_partitions}
     try:
@@ -208,8 +241,12 @@ def consume(
             raise
     finally:
         reader.close()
+    _note(reading.shown, as_json)
+
+
+def _note(shown: int, as_json: bool) -> None:
     if sys.stderr.isatty() and not as_json:
-        output.note(output.records(reading.shown))
+        output.note(output.records(shown))
 
 
 def _writer(
