@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { EditorView } from "@codemirror/view";
+import { Echo } from "./echo";
 
 interface EditorProps {
   label: string;
@@ -13,6 +14,7 @@ interface EditorProps {
 export function Editor({ label, value, onInput, readOnly = false }: EditorProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
+  const echo = useRef(new Echo());
   const input = useRef(onInput);
   const [ready, setReady] = useState(false);
   input.current = onInput;
@@ -20,7 +22,10 @@ export function Editor({ label, value, onInput, readOnly = false }: EditorProps)
     let ended = false;
     void import("./codemirror").then(({ jsonEditor }) => {
       if (ended || box.current === null) return;
-      view.current = jsonEditor(box.current, label, value, readOnly, (text) => input.current(text));
+      view.current = jsonEditor(box.current, label, value, readOnly, (text) => {
+        echo.current.report(text);
+        input.current(text);
+      });
       setReady(true);
     });
     return () => {
@@ -30,7 +35,7 @@ export function Editor({ label, value, onInput, readOnly = false }: EditorProps)
   }, []);
   useEffect(() => {
     const current = view.current;
-    if (current !== null && current.state.doc.toString() !== value) current.dispatch({ changes: { from: 0, to: current.state.doc.length, insert: value } });
+    if (!echo.current.isOwn(value) && current !== null && current.state.doc.toString() !== value) current.dispatch({ changes: { from: 0, to: current.state.doc.length, insert: value } });
   }, [value]);
   return (
     <div class="editor">

@@ -55,7 +55,9 @@ export function sqlEditor(parent: HTMLElement, label: string, text: string, name
     if (update.docChanged) onInput(update.state.doc.toString());
   });
   const run = keymap.of([{ key: "Mod-Enter", run: () => (onRun(), true) }]);
-  const completion = EditorState.languageData.of(() => [{ autocomplete: (context: Context) => complete(context, names()) }]);
+  // One object: the library takes another one for a change of the completions, and asks again without end.
+  const data = [{ autocomplete: (context: Context) => complete(context, names()) }];
+  const completion = EditorState.languageData.of(() => data);
   const state = EditorState.create({
     doc: text,
     extensions: [Prec.highest(run), basicSetup, DIALECT.extension, completion, marks, look, size, colours, changed, EditorView.contentAttributes.of({ "aria-label": label }), EditorView.lineWrapping],

@@ -1,5 +1,6 @@
 import type { JSX, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Echo } from "./echo";
 import type { SqlEditor as Loaded, SqlNames } from "./sql_codemirror";
 
 interface SqlEditorProps {
@@ -16,6 +17,7 @@ const LABEL = "SQL statements";
 /** The editor for SQL. Until its library is loaded it is a text area. */
 export function SqlEditor({ value, names, onInput, onRun, editor }: SqlEditorProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
+  const echo = useRef(new Echo());
   const latest = useRef({ value, names, onInput, onRun });
   const [ready, setReady] = useState(false);
   latest.current = { value, names, onInput, onRun };
@@ -24,7 +26,11 @@ export function SqlEditor({ value, names, onInput, onRun, editor }: SqlEditorPro
     void import("./sql_codemirror").then(({ sqlEditor }) => {
       if (ended || box.current === null) return;
       const now = latest.current;
-      editor.current = sqlEditor(box.current, LABEL, now.value, () => latest.current.names, (text) => latest.current.onInput(text), () => latest.current.onRun());
+      const report = (text: string) => {
+        echo.current.report(text);
+        latest.current.onInput(text);
+      };
+      editor.current = sqlEditor(box.current, LABEL, now.value, () => latest.current.names, report, () => latest.current.onRun());
       setReady(true);
     });
     return () => {
@@ -35,7 +41,7 @@ export function SqlEditor({ value, names, onInput, onRun, editor }: SqlEditorPro
   }, []);
   useEffect(() => {
     const view = editor.current?.view;
-    if (view !== undefined && view.state.doc.toString() !== value) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: value } });
+    if (!echo.current.isOwn(value) && view !== undefined && view.state.doc.toString() !== value) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: value } });
   }, [value, ready]);
   return (
     <div class="editor">

@@ -118,10 +118,10 @@ export function SqlWorkbench({ functions }: { functions: string[] }): JSX.Elemen
   };
 
   return (
-    <div class="with-panel">
+    <div class="sql-columns">
       <div class="sql-work">
         <SqlEditor value={text} names={names} onInput={change} onRun={() => void run()} editor={editor} />
-        <div class="toolbar">
+        <div class="toolbar sql-toolbar">
           <button type="button" class="primary" disabled={running} onClick={() => void run()}>
             {running ? "Running…" : "Run"}
           </button>
@@ -155,7 +155,7 @@ export function SqlWorkbench({ functions }: { functions: string[] }): JSX.Elemen
           <Result key={each.key} of={each} isOnly={outcomes.length === 1} />
         ))}
       </div>
-      <aside class="panel card" aria-label="Streams and tables">
+      <aside class="card" aria-label="Streams and tables">
         <h2>Streams and tables</h2>
         <Shown of={sources}>{(data) => <SourceTree sources={data.sources} />}</Shown>
       </aside>
@@ -207,8 +207,8 @@ function Result({ of, isOnly }: { of: Outcome; isOnly: boolean }): JSX.Element {
       <h2 class="sql-statement">
         <code>{of.statement.replace(/\s+/g, " ").slice(0, 300)}</code>
         {of.isRunning && <Badge>running…</Badge>}
+        {of.error !== undefined && <Badge kind="bad">failed</Badge>}
       </h2>
-      {of.error !== undefined && <p class="error">{of.error.message}</p>}
       {of.query !== undefined && <SqlRows query={of.query} />}
       {of.results?.map((each, index) => <SqlResult key={index} of={each} />)}
       {of.results?.length === 0 && (
