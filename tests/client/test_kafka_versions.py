@@ -4,18 +4,40 @@ docs/protocol.md has a table of the differences with a reason for each; the test
 """
 
 import re
+import uuid
 from typing import NamedTuple
 
 import pytest
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import ApiVersionsResponse
 from kio.schema.index import api_key_map
+from kio.schema.list_offsets.v11.request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kio.schema.list_offsets.v11.response import ListOffsetsResponse
+from kio.schema.offset_commit.v10.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kio.schema.offset_commit.v10.response import OffsetCommitResponse
+from kio.schema.offset_fetch.v10.request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kio.schema.offset_fetch.v10.response import OffsetFetchResponse
+from kio.schema.types import GroupId
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import GROUP, Cluster
+from headrace.client.errors import check
+from headrace.errors import ErrorCode
 from headrace.testing.running import RunningBroker
-from headrace.wire.primitives import i8, i16
+from headrace.wire.primitives import BrokerId, TopicName, i8, i16, i32, i64, milliseconds
 from tests.client.conftest import Connect
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.java import ROOT, kafka_version
@@ -23,6 +45,8 @@ from tests.support.java import ROOT, kafka_version
 PAGE = ROOT / "docs" / "protocol.md"
 ABSENT = "-"
 UP, SAFE, UNSAFE = 1, 2, 3
+LOADING = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+"""Of a coordinator that has just been elected; clients retry."""
 
 
 class Ranges(NamedTuple):
@@ -116,3 +140,79 @@ def test_updates_of_features_are_granted_as_by_kafka(
     answer = cluster.ask_controller(request, UpdateFeaturesResponse)
     assert int(answer.error_code) == code, answer.error_message
     assert (answer.error_message is None) == (code == 0)
+
+
+def test_offsets_by_topic_id_are_answered_as_by_kafka(cluster: Cluster, topic: str) -> None:
+    known, unknown = cluster.topics([topic])[topic].topic_id, uuid.uuid4()
+    group = GroupId(f"by-id-{uuid.uuid4().hex[:8]}")
+
+    def commit() -> dict[uuid.UUID | None, set[tuple[int, int]]]:
+        request = OffsetCommitRequest(
+            group_id=group,
+            member_id="",
+            topics=tuple(
+                OffsetCommitRequestTopic(
+                    topic_id=topic_id,
+                    partitions=tuple(
+                        OffsetCommitRequestPartition(
+                            partition_index=i32(index),
+                            committed_offset=i64(5),
+                            committed_metadata="",
+                        )
+                        for index in (0, 9)
+                    ),
+                )
+                for topic_id in (known, unknown)
+            ),
+        )
+        answer = cluster.ask(request, OffsetCommitResponse, cluster.coordinator(GROUP, group))
+        codes = {int(one.error_code) for each in answer.topics for one in each.partitions}
+        for code in codes & LOADING:
+            check(code, "committing")
+        return {
+            each.topic_id: {(int(p.partition_index), int(p.error_code)) for p in each.partitions}
+            for each in answer.topics
+        }
+
+    assert cluster.retry("committing", commit) == {
+        known: {(0, 0), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)},
+        unknown: {(0, ErrorCode.UNKNOWN_TOPIC_ID), (9, ErrorCode.UNKNOWN_TOPIC_ID)},
+    }
+    fetched = cluster.ask(
+        OffsetFetchRequest(
+            groups=(
+                OffsetFetchRequestGroup(
+                    group_id=group,
+                    topics=tuple(
+                        OffsetFetchRequestTopics(topic_id=one, partition_indexes=(i32(0),))
+                        for one in (known, unknown)
+                    ),
+                ),
+            ),
+            require_stable=True,
+        ),
+        OffsetFetchResponse,
+        cluster.coordinator(GROUP, group),
+    )
+    (only,) = fetched.groups
+    found = {each.topic_id: each.partitions[0] for each in only.topics}
+    assert (found[known].committed_offset, int(found[known].error_code)) == (5, 0)
+    assert int(found[unknown].error_code) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert found[unknown].committed_offset == -1
+
+
+@pytest.mark.parametrize(("timestamp", "code"), [(-6, 0), (-7, 35)])
+def test_places_in_a_log_are_known_as_by_kafka(
+    cluster: Cluster, topic: str, timestamp: int, code: int
+) -> None:
+    wanted = ListOffsetsPartition(partition_index=i32(0), timestamp=i64(timestamp))
+    request = ListOffsetsRequest(
+        replica_id=BrokerId(-1),
+        isolation_level=i8(0),
+        topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(wanted,)),),
+        timeout=milliseconds(5000),
+    )
+    leader = cluster.topics([topic])[topic].leaders[0]
+    answer = cluster.ask(request, ListOffsetsResponse, leader)
+    (found,) = answer.topics[0].partitions
+    assert (int(found.error_code), found.offset) == (code, -1)

@@ -18,6 +18,7 @@ from headrace.cluster.controller import (
     NewTopic,
     Operation,
 )
+from headrace.cluster.features import FeatureUpdate, stored_features
 from headrace.cluster.image import Broker, Endpoint, Image
 from headrace.cluster.metadata import FoundTopic, Metadata, new_topic_id
 from headrace.cluster.producer_ids import BLOCK
@@ -255,3 +256,25 @@ def test_a_broker_of_the_previous_release_is_reached_there_on_every_listener(
     seen = metadata.image.brokers[2]
     assert (seen.host, seen.port, seen.epoch) == ("old", 7, 3)
     assert seen.endpoint("OUT") == Endpoint("OUT", "old", 7)
+
+
+def test_levels_of_features_reach_the_other_brokers(metadata: Metadata, tmp_path: Path) -> None:
+    other = Metadata(SqliteStore(str(tmp_path)), 2, ManualClock())
+    other.load()
+    metadata.update_features([FeatureUpdate("share.version", 0, 2)])
+    other.refresh()
+    assert other.image.features == metadata.image.features
+    assert not other.image.features.is_enabled("share.version")
+    other.update_features([FeatureUpdate("share.version", 1, 1)])
+    # This one has not read the change: its update conflicts, and is decided again.
+    metadata.update_features([FeatureUpdate("group.version", 0, 2)])
+    assert metadata.image.features.is_enabled("share.version")
+    assert metadata.image.features.epoch == 4
+
+
+def test_a_release_uses_only_levels_that_it_supports() -> None:
+    found = stored_features(7, {"transaction.version": 9, "group.version": 0, "no.such": 1})
+    assert found.levels["transaction.version"] == 2
+    assert not found.is_enabled("group.version")
+    assert "no.such" not in found.levels
+    assert found.epoch == 7

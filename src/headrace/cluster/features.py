@@ -37,6 +37,8 @@ FEATURES = {
         # Eligible leader replicas are part of every election (decision 0025), so there is no 0.
         Feature("eligible.leader.replicas.version", 1, 1),
         Feature(GROUP_VERSION, 0, 1),
+        # Without effect: `kafka-features upgrade --release-version` names it.
+        Feature("kraft.version", 1, 1),
         Feature(METADATA_VERSION, 7, 30),
         Feature(SHARE_VERSION, 0, 1),
         Feature(STREAMS_VERSION, 0, 1),
