@@ -11,6 +11,13 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
 
+from headrace.cluster.fork_rules import (
+    FORK_OF,
+    check_unchanged,
+    fork_configs,
+    fork_partitions,
+    with_parent_id,
+)
 from headrace.cluster.image import Image, PartitionState, Topic, fold
 from headrace.cluster.placement import place
 from headrace.errors import ErrorCode, KafkaError, SettingError
@@ -147,9 +154,14 @@ def create_topics(
                 )
             _check_collision(new.name, image.folded)
             _check_collision(new.name, taken_forms)
-            configs = _creation_configs(new)
-            replicas = _replicas(image, new, defaults, start + number)
-            partitions = tuple([_first_state(brokers, states) for brokers in replicas])
+            configs = with_parent_id(image, new.name, _creation_configs(new))
+            if parent := image.topics.get(configs.get(FORK_OF, "")):
+                partitions = fork_partitions(
+                    parent, new.partitions, new.replication_factor, assigned=bool(new.assignments)
+                )
+            else:
+                replicas = _replicas(image, new, defaults, start + number)
+                partitions = tuple([_first_state(brokers, states) for brokers in replicas])
             results.append(Topic(new.name, new_id(), partitions, configs))
         except KafkaError as error:
             results.append(error)
@@ -217,8 +229,9 @@ def _alter_topic(image: Image, alteration: Alteration) -> Topic:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"The topic '{alteration.name}' does not exist.",
         )
-    current = {} if alteration.fresh else topic.configs
+    current = fork_configs(topic.configs) if alteration.fresh else topic.configs
     configs = _alter(current, alteration.changes, TOPIC_TABLE)
+    check_unchanged(topic.configs, configs)
     _check_configs(configs)
     return replace(topic, configs=configs)
 

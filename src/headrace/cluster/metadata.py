@@ -198,6 +198,7 @@ class Metadata:
     ) -> list[Topic | KafkaError]:
         """Create topics; returns the topic or an error for each request."""
         from headrace.cluster import controller
+        from headrace.cluster.fork_rules import FORK_OF
 
         def decide(image: Image) -> MetadataChange[Topic | KafkaError]:
             results = controller.create_topics(image, wanted, defaults, new_topic_id)
@@ -205,6 +206,9 @@ class Metadata:
             if validate_only:
                 return MetadataChange(results, image)
             changes = [self.nodes.create_topic(topic) for topic in topics]
+            # A fork has the in-sync replicas of its parent.
+            parents = {topic.configs.get(FORK_OF) for topic in topics}
+            changes += self.nodes.check_topics(name for name in parents if name)
             return MetadataChange(results, image.with_topics(topics), changes)
 
         return self.change(decide)

@@ -228,6 +228,11 @@ class MetadataNodes:
         version = self._versions.get(path)
         return None if version is None else CheckVersion(path, version)
 
+    def check_topics(self, names: Iterable[str]) -> list[CheckVersion]:
+        """The checks that these topics have not changed."""
+        checks = (self._check(f"/topics/{name}") for name in names)
+        return [check for check in checks if check is not None]
+
     def check_starts(self, starts: Iterable[tuple[BrokerId, int]]) -> list[CheckVersion]:
         """The checks that these brokers still have these epochs; KafkaError if one has not.
 

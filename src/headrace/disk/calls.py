@@ -19,6 +19,7 @@ READ_WRITE = os.O_RDWR | os.O_CLOEXEC
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 CREATE = os.O_CREAT
 TRUNCATE = os.O_TRUNC
+_COPY_BYTES = 1 << 20
 
 
 # Errors that say that the disk below is broken, and not merely full or short of descriptors.
@@ -66,6 +67,12 @@ class Disk(Protocol):
 
     def rename(self, source: str, target: str) -> None: ...
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file another name, in the same or in another folder."""
+
+    def links(self, path: str) -> int:
+        """How many names the file has."""
+
     def remove(self, path: str) -> None: ...
 
     def make_folder(self, path: str) -> None: ...
@@ -107,6 +114,26 @@ def write_file(disk: Disk, path: str, data: Buffer, *, sync: bool) -> None:
             disk.fdatasync(fd)
     finally:
         disk.close(fd)
+
+
+def copy_file(disk: Disk, source: str, target: str, length: int) -> None:
+    """Make `target` a copy of the first `length` bytes of a file, durably."""
+    read_fd = disk.open(source, READ_ONLY)
+    try:
+        write_fd = disk.open(target, READ_WRITE | CREATE | TRUNCATE)
+        try:
+            position = 0
+            while position < length:
+                piece = disk.pread(read_fd, min(_COPY_BYTES, length - position), position)
+                if not piece:
+                    raise OSError(errno.EIO, f"ends at position {position}, not {length}", source)
+                write_fully(disk, write_fd, piece, position)
+                position += len(piece)
+            disk.fdatasync(write_fd)
+        finally:
+            disk.close(write_fd)
+    finally:
+        disk.close(read_fd)
 
 
 # Two threads that replace one file take turns: both would write to the same temporary one.
@@ -191,6 +218,12 @@ class RealDisk:
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def links(self, path: str) -> int:
+        return os.stat(path).st_nlink
 
     def remove(self, path: str) -> None:
         os.unlink(path)

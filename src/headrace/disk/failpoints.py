@@ -17,6 +17,9 @@ step has a name without a line in the code that takes it:
     moving a replica    make_folder future, open and pwrite .log and so on, rename moved-from,
                         rename orders-0 (or whatever its name is), sync_folder root, checkpoint,
                         rename deleted, sync_folder root, remove moved-from, remove .log
+    forking a partition make_folder fork, link .log .index .timeindex .txnindex, open, pwrite and
+                        fdatasync of the last .log and its indexes, sync_folder fork, checkpoint,
+                        rename orders.test-0 (or whatever its name is)
 
 A rename has the name that its file gets. A bare call ("pwrite") stands for all kinds, ANY for
 every call. A broker has such a disk only when a test asked for faults at its start.
@@ -80,6 +83,8 @@ def point_name(call: str, path: str) -> str:
         return f"{call} deleted"
     if name.endswith("-future"):
         return f"{call} future"
+    if name.endswith("-fork"):
+        return f"{call} fork"
     if call in _FOLDER_CALLS:
         partition = name.rpartition("-")[2].isdecimal()
         return f"{call} {'partition' if partition else 'root'}"
@@ -161,6 +166,7 @@ class FaultyDisk:
         self.failpoints = failpoints or Failpoints()
         self.calls: dict[str, int] = {}
         self.open_files = disk.open_files
+        self.links = disk.links
         self._disk = disk
         self._paths: dict[int, str] = {}
 
@@ -204,6 +210,12 @@ class FaultyDisk:
     def rename(self, source: str, target: str) -> None:
         fault = self._before("rename", target)
         self._disk.rename(source, target)
+        if fault is not None:
+            self._strike(fault, target)
+
+    def link(self, source: str, target: str) -> None:
+        fault = self._before("link", target)
+        self._disk.link(source, target)
         if fault is not None:
             self._strike(fault, target)
 

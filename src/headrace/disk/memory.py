@@ -7,6 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from headrace.disk.calls import CREATE, READ_WRITE, TRUNCATE, Buffer, Mapped
@@ -100,6 +101,14 @@ class _Folder:
                 target[name] = node
 
 
+def _count(folder: _Folder, file: _File) -> int:
+    """How many names a file has in a folder and below it."""
+    return sum(
+        _count(node, file) if isinstance(node, _Folder) else node is file
+        for node in folder.names.values()
+    )
+
+
 class _Files:
     """Files and folders in memory, and who has them open."""
 
@@ -109,6 +118,8 @@ class _Files:
         self.files: dict[int, _File] = {}
         self.locks: dict[int, str] = {}
         self._next_fd = 1000
+        self.any_linked = False
+        self.links = partial(_links, self)
 
     # -- names ----------------------------------------------------------------------------------
 
@@ -152,6 +163,15 @@ class _Files:
         if os.path.dirname(target) != parent:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), target)
         folder.change((name, None), (os.path.basename(target), folder.names[name]))
+
+    def link(self, source: str, target: str) -> None:
+        file = self.file(source)
+        parent, name = os.path.split(target)
+        folder = self.folder(parent)
+        if name in folder.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        folder.change((name, file))
+        self.any_linked = True
 
     def remove(self, path: str) -> None:
         self.file(path)
@@ -238,6 +258,12 @@ class _Files:
 
     def map_file(self, path: str) -> Mapped:
         return bytes(self.file(path).content)
+
+
+def _links(files: _Files, path: str) -> int:
+    """How many names the file has."""
+    file = files.file(path)
+    return _count(files.root, file) if files.any_linked else 1
 
 
 class MemoryDisk(FaultyDisk):

@@ -9,6 +9,7 @@ import base64
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from headrace.clock import Clock
 from headrace.disk import Disk
@@ -21,6 +22,9 @@ from headrace.log.segment_files import remove_if_there
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
+if TYPE_CHECKING:
+    from headrace.log.forks.build import BuiltFork
+
 _logger = logging.getLogger("headrace.log")
 
 
@@ -31,15 +35,12 @@ class LogDirectories:
         self.on_failure: Callable[[LogDirectory], None] | None = None
         """Called when a folder goes offline; perhaps in a worker thread."""
         self.all = tuple(LogDirectory(path, disk, clock, self._failed) for path in paths)
+        self.first = self.all[0]
+        """The folder that also holds the metadata."""
         self.threads = 1
         """How many logs of a folder are recovered or closed at the same time."""
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
-
-    @property
-    def first(self) -> LogDirectory:
-        """The folder that also holds the metadata."""
-        return self.all[0]
 
     @property
     def healthy(self) -> list[LogDirectory]:
@@ -173,7 +174,7 @@ class LogDirectories:
         source = self._homes[partition]
         cleaned_to = source.checkpoints.cleaned_to(partition)
         old = source.get(partition, LogSettings())
-        new = target.adopt_future(partition, cleaned_to)
+        new = target.futures.adopt(partition, cleaned_to)
         new.take_over(old, f"{target.path}/{partition}")
         source.forget(partition, f"it was moved to {target.path}")
         self._homes[partition] = target
@@ -191,6 +192,16 @@ class LogDirectories:
             removal()
 
         return finish
+
+    def adopt_fork(self, partition: TopicPartition, built: "BuiltFork") -> None:
+        """Give a complete fork the partition's name; KafkaError 56 if that fails."""
+        directory, log = built.directory, built.log
+        with directory.storage(f"rename {built.folder}"):
+            directory.adopt(partition, built.folder, log)
+        log.folder = f"{directory.path}/{partition}"
+        log.durability.folder_renamed(log.folder, log.segments)
+        self._preferred.pop(partition, None)
+        self._homes[partition] = directory
 
     def sync_names(self) -> None:
         """Sync the data folders, so that renames are durable. Runs in a worker thread."""

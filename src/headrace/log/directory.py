@@ -5,6 +5,7 @@
     <topic>-<partition>/              one log each
     <topic>-<partition>.<id>-delete/  a deleted one whose files are still to be removed
     <topic>-<partition>.<id>-future/  a copy of one in another data folder (`futures.py`)
+    <topic>-<partition>.<id>-fork/    an unfinished fork of another one (`forks/`)
 
 The lock and the identity of the folder are in `data_folder.py`.
 After a clean stop a log is opened when it is first asked for. A sync that fails anywhere takes
@@ -36,6 +37,7 @@ from headrace.log.data_folder import SIZES, DataFolder, remove_tree
 from headrace.log.directory_checkpoints import DirectoryCheckpoints
 from headrace.log.folder_names import (
     DELETE_SUFFIX,
+    FORK_SUFFIX,
     FUTURE_SUFFIX,
     parse_folder_name,
     parse_future_name,
@@ -98,7 +100,7 @@ class LogDirectory:
                 self._unopened.add(partition)
             elif (future := parse_future_name(name)) is not None and future not in self.futures:
                 self.futures[future] = FutureLog(f"{self.path}/{name}")
-            elif name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
+            elif name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX, FORK_SUFFIX)):
                 self.folder.leftovers.append(f"{self.path}/{name}")
             elif name in _UNFINISHED:
                 remove_if_there(disk, f"{self.path}/{name}")
@@ -231,6 +233,7 @@ class LogDirectory:
         self.check_online()
         if self.checkpoints.may_name(partition):
             # A deleted topic of that name: its offsets must not be taken for this one's.
+            self.checkpoints.forget(partition)
             self.checkpoint()
         try:
             self.disk.make_folder(folder)
@@ -280,18 +283,12 @@ class LogDirectory:
                 return _nothing  # it was never written to
         return partial(remove_tree, self.disk, target)
 
-    # -- moves between data folders -------------------------------------------------------------
+    # -- moves between data folders, and forks -----------------------------------------------------
 
-    def adopt_future(self, partition: TopicPartition, cleaned_to: int | None) -> Log:
-        """Give the copy the partition's name; OSError if that fails, and nothing has changed."""
-        future = self.futures[partition]
-        assert future.log is not None, "a copy that was never opened is not whole"
-        self.disk.rename(future.folder, f"{self.path}/{partition}")
-        del self.futures[partition]
-        self._logs[partition] = future.log
-        if cleaned_to is not None:
-            self.checkpoints.set_cleaned_to(partition, cleaned_to)
-        return future.log
+    def adopt(self, partition: TopicPartition, folder: str, log: Log) -> None:
+        """Give a complete log the partition's name; OSError if that fails."""
+        self.disk.rename(folder, f"{self.path}/{partition}")
+        self._logs[partition] = log
 
     def remove_dropped(self, *, finish: bool = False) -> None:
         """Rename or remove the files of segments that left their logs. Made for a worker.

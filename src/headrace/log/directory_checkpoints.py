@@ -69,6 +69,16 @@ class DirectoryCheckpoints:
         for offsets in (self._recovery_points, self._start_offsets, self._cleaned_to):
             offsets.pop(partition, None)
 
+    def announce(
+        self, partition: TopicPartition, start: int, recovery_point: int, cleaned_to: int | None
+    ) -> None:
+        """Add the offsets of a log that is about to get its name; the next write saves them."""
+        self._start_offsets[partition] = start
+        self._recovery_points[partition] = recovery_point
+        if cleaned_to is not None:
+            self._cleaned_to[partition] = cleaned_to
+            self.write_cleaned_to()
+
     def inherit(self, partition: TopicPartition, source: "DirectoryCheckpoints") -> None:
         """Take over the partition's offsets from the folder that it was moved from."""
         for mine, theirs in (

@@ -1,8 +1,9 @@
-"""The names of partition folders: in use, deleted, or a copy from another data folder.
+"""The names of partition folders: in use, deleted, or not complete yet.
 
 orders-0                  a partition
 orders-0.<id>-delete      a deleted partition; its files are still to be removed
 orders-0.<id>-future      an unfinished copy of one in another data folder
+orders-0.<id>-fork        an unfinished fork of another partition
 """
 
 import uuid
@@ -11,6 +12,7 @@ from headrace.types import TopicPartition
 
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
+FORK_SUFFIX = "-fork"
 _NAME_BYTES_MAX = 255
 
 
@@ -26,7 +28,16 @@ def parse_folder_name(name: str) -> TopicPartition | None:
 
 def deleted_folder_name(partition: TopicPartition) -> str:
     """A unique name for a deleted partition's folder that fits into 255 bytes."""
-    suffix = f"-{partition.partition}.{uuid.uuid4().hex}{DELETE_SUFFIX}"
+    return _shortened(partition, DELETE_SUFFIX)
+
+
+def fork_folder_name(partition: TopicPartition) -> str:
+    """A unique name for a fork that is being built, which fits into 255 bytes."""
+    return _shortened(partition, FORK_SUFFIX)
+
+
+def _shortened(partition: TopicPartition, suffix: str) -> str:
+    suffix = f"-{partition.partition}.{uuid.uuid4().hex}{suffix}"
     return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
 
 

@@ -53,6 +53,16 @@ class FutureLogs(dict[TopicPartition, FutureLog]):
             )  # fmt: skip
         return future.log
 
+    def adopt(self, partition: TopicPartition, cleaned_to: int | None) -> Log:
+        """Give the copy the partition's name; OSError if that fails, and nothing has changed."""
+        future = self[partition]
+        assert future.log is not None, "a copy that was never opened is not whole"
+        self._directory.adopt(partition, future.folder, future.log)
+        del self[partition]
+        if cleaned_to is not None:
+            self._directory.checkpoints.set_cleaned_to(partition, cleaned_to)
+        return future.log
+
     def discard(self, partition: TopicPartition) -> Callable[[], None]:
         """Drop a copy; returns the work that removes its files, for a worker."""
         directory, future = self._directory, self.pop(partition)

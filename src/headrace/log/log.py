@@ -20,7 +20,7 @@ from headrace.log.epochs import EpochCache
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
 from headrace.log.rolling import roll_due
 from headrace.log.segment import MAX_RELATIVE, NEW_FILE, Segment
-from headrace.log.segment_files import LOG
+from headrace.log.segment_files import LOG, linking
 from headrace.log.segments import LogSegments
 from headrace.log.slices import Slice
 from headrace.log.snapshots import write_snapshot
@@ -87,7 +87,7 @@ class Log:
         self.availability = Availability(self)
         self.durability = Durability(disk, folder, epochs, transactions, recovery_point, new=new)
         self.generation = 0
-        """How often the log was truncated."""
+        """Grows at the beginning and at the end of each truncation."""
         self._dirty = False
         self.compacting = False
         """Whether a compaction is about to replace segments."""
@@ -410,6 +410,8 @@ class Log:
         try:
             position, base = segment.locate(offset) if offset > segment.base_offset else (0, -1)
             end = offset if base < 0 else min(offset, base)
+            with linking:
+                self.generation += 1  # from here on, no fork gets a link to a file that changes
             if self.durability.lower(end) and self.owner is not None:
                 # A crash during the truncation must not make missing bytes look like damage.
                 self.owner.log_truncated(self.partition, end)
@@ -470,7 +472,9 @@ class Log:
         later = [offset for offset in snapshots.list_snapshots(names) if offset > end]
         snapshots.remove_snapshots(self.disk, self.folder, later)
         self.disk.sync_folder(self.folder)
-        self.producers = snapshots.rebuild(self.disk, self.folder, names, self.segments, end)
+        self.producers = snapshots.rebuild(
+            self.disk, self.folder, names, self.segments, end, self.producers.since
+        )
         self.check_next_append()
         unsaved = self.durability.lower(end) or self.start_offset >= end
         if unsaved and self.owner is not None:

@@ -114,9 +114,11 @@ class Producer:
 class ProducerState:
     """All producers of one partition."""
 
-    __slots__ = ("open_transactions", "producers")
+    __slots__ = ("open_transactions", "producers", "since")
 
-    def __init__(self) -> None:
+    def __init__(self, since: int = 0) -> None:
+        """`since`: of batches below this offset only the transactions count; see `forks/`."""
+        self.since = since
         self.producers: dict[int, Producer] = {}
         # The first offset of every open transaction by producer id, oldest first.
         self.open_transactions: dict[int, int] = {}
@@ -183,6 +185,10 @@ class ProducerState:
     def record(self, header: HeaderFields, base_offset: int) -> None:
         """Apply a data batch that is in the log, without validation."""
         _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
+        if base_offset < self.since:
+            if not attributes & TRANSACTIONAL:
+                return
+            sequence = NO_SEQUENCE
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(epoch)
@@ -209,6 +215,8 @@ class ProducerState:
         producer.kind = 0
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.timestamp = header.max_timestamp
+        if base_offset < self.since:
+            del self.producers[producer_id]
         if first < 0:
             return None
         del self.open_transactions[producer_id]
@@ -243,7 +251,7 @@ class ProducerState:
         return _HEAD.pack(_VERSION, crc32c(body)) + body
 
     @classmethod
-    def decode(cls, data: bytes) -> "ProducerState":
+    def decode(cls, data: bytes, since: int = 0) -> "ProducerState":
         """The state that a snapshot file holds; CorruptSnapshot if it is damaged."""
         if len(data) < _HEAD.size + _COUNT.size:
             raise CorruptSnapshot("it is too short")
@@ -256,7 +264,7 @@ class ProducerState:
         entries = data[_HEAD.size + _COUNT.size :]
         if count < 0 or len(entries) != count * _ENTRY.size:
             raise CorruptSnapshot(f"it does not have {count} whole entries")
-        state = cls()
+        state = cls(since)
         for entry in _ENTRY.iter_unpack(entries):
             producer_id, epoch, sequence, last, delta, timestamp, coordinator, start = entry
             producer = state.producers.get(producer_id)

@@ -33,7 +33,7 @@ from headrace.log.holes import Hole
 from headrace.log.indexes import POSITION_MASK
 from headrace.log.log import Log
 from headrace.log.producer_state import ProducerState
-from headrace.log.segment import MAX_RELATIVE, NEW_FILE, Segment
+from headrace.log.segment import MAX_RELATIVE, NEW_FILE, Segment, own_file
 from headrace.log.segment_files import (
     DELETED,
     INDEX,
@@ -104,7 +104,7 @@ def create_log(
         start_offset=0,
         end_offset=0,
         recovery_point=0,
-        producers=ProducerState(),
+        producers=ProducerState(settings.fork_offset(partition.partition)),
         transactions=EndedTransactions(),
         epochs=EpochCache(),
         now_ms=now_ms,
@@ -143,7 +143,8 @@ def open_log(
     known_holes = read_holes(disk, folder, names)
     opened = None
     if checkpoint.clean and checkpoint.recovery_point is not None and entries is not None:
-        opened = _open_clean(disk, folder, names, segments, checkpoint.recovery_point)
+        point, since = checkpoint.recovery_point, settings.fork_offset(partition.partition)
+        opened = _open_clean(disk, folder, names, segments, point, since)
     if opened is None:
         scan = _Scan(disk, folder, names, segments, settings, epochs, partition, checkpoint)
         opened = scan.run(lost_epochs=entries is None)
@@ -153,7 +154,7 @@ def open_log(
     if holes != known_holes:
         write_holes(disk, folder, holes)
     producers.expire(now_ms, settings.producer_id_expiration_ms)
-    _read_first_timestamp(segments[-1])
+    _make_active(segments[-1])
     log = Log(
         partition,
         folder,
@@ -209,7 +210,9 @@ def _segment(disk: Disk, folder: str, base: int, settings: LogSettings) -> Segme
     return Segment(disk, folder, base, size, settings.index_interval_bytes)
 
 
-def _read_first_timestamp(segment: Segment) -> None:
+def _make_active(segment: Segment) -> None:
+    """Prepare the last segment for appends."""
+    own_file(segment, segment.size)
     for _, header in segment.walk(0):
         segment.first_timestamp = header.max_timestamp
         return
@@ -238,9 +241,17 @@ def _load_indexes(active: Segment) -> bool:
 
 
 def _open_clean(
-    disk: Disk, folder: str, names: list[str], segments: list[Segment], recovery_point: int
+    disk: Disk,
+    folder: str,
+    names: list[str],
+    segments: list[Segment],
+    recovery_point: int,
+    since: int,
 ) -> _Opened | None:
-    """The state of a clean stop; None if the files contradict it."""
+    """The state of a clean stop; None if the files contradict it.
+
+    `since` is that of `ProducerState`.
+    """
     active = segments[-1]
     end = active.base_offset
     try:
@@ -274,7 +285,7 @@ def _open_clean(
         useless = [offset for offset in snapshots if not first <= offset <= end]
         remove_snapshots(disk, folder, useless)
         transactions = load_transactions(disk, folder, names, segments, end)
-        return end, rebuild(disk, folder, names, segments, end), transactions
+        return end, rebuild(disk, folder, names, segments, end, since), transactions
     except KafkaError as error:
         _logger.warning("%s was closed cleanly, but %s; it is scanned", folder, error)
         return None
@@ -310,7 +321,8 @@ class _Scan:
         confirmed = checkpoint.clean and self._recovery_point in list_snapshots(names)
         self._clean_end = self._recovery_point if confirmed else None
         self._cleaned_to = checkpoint.cleaned_to
-        self._producers = ProducerState()
+        self._since = settings.fork_offset(partition.partition)
+        self._producers = ProducerState(self._since)
         self._transactions = EndedTransactions()
         # Snapshots within the scanned range; they include the producers of lost batches.
         self._later_snapshots: list[int] = []
@@ -372,7 +384,7 @@ class _Scan:
         if before.holes.known and base in self._later_snapshots:
             # It was taken at the roll, so it includes the producers of lost batches.
             at, producers = load_snapshot(
-                self._disk, self._folder, self._later_snapshots, base, base
+                self._disk, self._folder, self._later_snapshots, base, base, self._since
             )
             self._producers = producers if at == base else self._producers
         write_snapshot(self._disk, self._folder, base, self._producers, sync=True)
@@ -437,7 +449,9 @@ class _Scan:
         snapshots = list_snapshots(self._names)
         oldest = self._segments[0].base_offset
         self._later_snapshots = [offset for offset in snapshots if offset > base]
-        offset, self._producers = load_snapshot(self._disk, self._folder, snapshots, oldest, base)
+        offset, self._producers = load_snapshot(
+            self._disk, self._folder, snapshots, oldest, base, self._since
+        )
         sealed = self._segments[:first]
         if offset < base:
             replay(self._producers, sealed, max(offset, oldest), base)
@@ -512,6 +526,7 @@ class _Scan:
             end,
         )
         self._changed_files = True
+        own_file(segment, position)
         segment.size = position
         self._disk.ftruncate(segment.opened().fd, position)
 

@@ -10,7 +10,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 
-from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Disk
+from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Disk, copy_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.holes import Hole, Holes
 from headrace.log.indexes import (
@@ -422,6 +422,7 @@ class Segment:
 
     def truncate(self, position: int) -> None:
         """Truncate the file at `position`, durably, and make this segment the active one."""
+        own_file(self, position)
         if self.sealed:
             self.indexes.use_as_active(self.offset_index(), self.time_index())
             self.sealed = False
@@ -451,6 +452,21 @@ class Segment:
         """Remove all files now; readers that have the log file open are not affected."""
         self.files.remove()
         self.release()
+
+
+def own_file(segment: Segment, length: int) -> None:
+    """Replace a `.log` file that another log shares, before it is changed in place.
+
+    The copy has the first `length` bytes. A file that is not shared stays.
+    """
+    files = segment.files
+    disk, path = files.disk, files.path(LOG)
+    if disk.links(path) == 1:
+        return
+    copy_file(disk, path, path + ".tmp", length)
+    disk.rename(path + ".tmp", path)
+    disk.sync_folder(files.folder)
+    segment.release()  # slices keep the shared file open
 
 
 def _not_a_batch(path: str, position: int) -> KafkaError:

@@ -5,9 +5,11 @@
     00000000000000001234.timeindex   timestamp -> offset     (indexes.py)
     00000000000000001234.txnindex    aborted transactions    (transactions.py); often there is none
 
-The name is the offset of the first record.
+The name is the offset of the first record. A fork has hard links to files of its parent
+(`forks/`). Such a file is never changed in place: `remove_shared` or `own_file` come first.
 """
 
+import threading
 from contextlib import suppress
 
 from headrace.disk import Disk, sync_file
@@ -16,7 +18,10 @@ LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 
-_ALL = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
+ALL_SUFFIXES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+linking = threading.Lock()
+"""Held while a file gets a second name, and while a log announces that it will be truncated."""
 
 
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:
@@ -30,6 +35,13 @@ def remove_if_there(disk: Disk, path: str) -> None:
         disk.remove(path)
     except FileNotFoundError:
         return
+
+
+def remove_shared(disk: Disk, path: str) -> None:
+    """Remove a file that another log shares; that log keeps it."""
+    with suppress(FileNotFoundError):
+        if disk.links(path) > 1:
+            disk.remove(path)
 
 
 class SegmentFiles:
@@ -55,13 +67,13 @@ class SegmentFiles:
 
     def remove(self) -> None:
         """Remove all files now; readers that have the log file open are not affected."""
-        for suffix in _ALL:
+        for suffix in ALL_SUFFIXES:
             remove_if_there(self.disk, self.path(suffix))
 
     def rename_deleted(self) -> list[str]:
         """Rename all files so that no restart finds them; the paths that are left to remove."""
         paths = []
-        for suffix in _ALL:
+        for suffix in ALL_SUFFIXES:
             path = self.path(suffix)
             try:
                 self.disk.rename(path, path + DELETED)

@@ -21,7 +21,7 @@ from headrace.log.indexes import (
     pack_entry,
     plausible_offsets,
 )
-from headrace.log.segment_files import INDEX, TIME_INDEX, SegmentFiles
+from headrace.log.segment_files import INDEX, TIME_INDEX, SegmentFiles, remove_shared
 
 NO_TIMESTAMP = -1
 
@@ -108,8 +108,13 @@ class SegmentIndexes:
     def write(self, *, sync: bool) -> None:
         """Write both index files of an active segment."""
         offsets, times = self.to_bytes()
-        write_file(self._files.disk, self._files.path(INDEX), offsets, sync=sync)
-        write_file(self._files.disk, self._files.path(TIME_INDEX), times, sync=sync)
+        disk = self._files.disk
+        for path, data in (
+            (self._files.path(INDEX), offsets),
+            (self._files.path(TIME_INDEX), times),
+        ):
+            remove_shared(disk, path)
+            write_file(disk, path, data, sync=sync)
 
     def load(self, log_bytes: int) -> None:
         """Read the files of an active segment into memory; UnusableIndex if that is impossible."""

@@ -40,9 +40,11 @@ def remove_snapshots(disk: Disk, folder: str, offsets: Iterable[int]) -> None:
 
 
 def load_snapshot(
-    disk: Disk, folder: str, offsets: Sequence[int], at_least: int, at_most: int
+    disk: Disk, folder: str, offsets: Sequence[int], at_least: int, at_most: int, since: int = 0
 ) -> tuple[int, ProducerState]:
     """The newest readable snapshot between two offsets; (-1, empty) if there is none.
+
+    `since` is that of `ProducerState`.
 
     A snapshot from before the first segment is not used: replay could not fill the gap, and a
     producer that has continued since would be refused, while an unknown producer is accepted.
@@ -50,13 +52,13 @@ def load_snapshot(
     for offset in reversed([offset for offset in offsets if at_least <= offset <= at_most]):
         path = segment_path(folder, offset, SNAPSHOT)
         try:
-            return offset, ProducerState.decode(read_file(disk, path))
+            return offset, ProducerState.decode(read_file(disk, path), since)
         except FileNotFoundError:
             continue
         except CorruptSnapshot as error:
             _log.warning("%s is dropped because %s", path, error)
             remove_if_there(disk, path)
-    return -1, ProducerState()
+    return -1, ProducerState(since)
 
 
 def record_batch(
@@ -110,11 +112,16 @@ def replay(
 
 
 def rebuild(
-    disk: Disk, folder: str, names: Iterable[str], segments: Sequence[Segment], end: int
+    disk: Disk,
+    folder: str,
+    names: Iterable[str],
+    segments: Sequence[Segment],
+    end: int,
+    since: int = 0,
 ) -> ProducerState:
     """The producer state at `end`: the newest snapshot, and the log from there on."""
     first = segments[0].base_offset
-    offset, state = load_snapshot(disk, folder, list_snapshots(names), first, end)
+    offset, state = load_snapshot(disk, folder, list_snapshots(names), first, end, since)
     if offset < end:
         replay(state, segments, max(offset, first), end)
     return state

@@ -112,6 +112,15 @@ class EndedTransactions:
         del self._numbers[: self._slot(start) * _FIELDS]
         self._checksums = {base: crc for base, crc in self._checksums.items() if base >= start}
 
+    def copy(self, end: int, bases: Iterable[int]) -> "EndedTransactions":
+        """Those with markers before `end`, for a log that has the index files of these segments."""
+        copied = EndedTransactions()
+        copied._numbers = self._numbers[: self._slot(end) * _FIELDS]
+        known = self._checksums
+        copied._checksums = {base: known[base] for base in bases if base in known}
+        copied._unsaved = True
+        return copied
+
     def clear(self) -> None:
         """The log was emptied: remove everything."""
         del self._numbers[:]

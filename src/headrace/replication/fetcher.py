@@ -19,6 +19,7 @@ from headrace.clock import Clock
 from headrace.cluster.image import Broker
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.flusher import flush_log
+from headrace.replication.forks import ForkInProgress
 from headrace.replication.partition import Partition
 from headrace.replication.throttle import Throttle
 from headrace.replication.truncation import next_step
@@ -197,6 +198,9 @@ class Fetcher:
 
     def _cannot_follow(self, one: _Followed, error: Exception) -> None:
         """Log an error of one partition once, and retry after a delay."""
+        if isinstance(error, ForkInProgress):
+            self._delay(one)
+            return
         logged_error = error.message if isinstance(error, KafkaError) else repr(error)
         if one.logged_error != logged_error:
             one.logged_error = logged_error

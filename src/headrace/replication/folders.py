@@ -6,6 +6,7 @@ from itertools import islice
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directories import LogDirectories
 from headrace.log.log import Log
+from headrace.replication.forks import ForkInProgress, Forks
 from headrace.replication.partition import Partition
 from headrace.replication.pending import PendingPartitions
 
@@ -18,8 +19,11 @@ FOLDERS_AT_ONCE = 50
 class ReplicaFolders:
     """Opens the logs of replicas, and knows which replicas have no folder yet."""
 
-    def __init__(self, directories: LogDirectories, damaged: PendingPartitions) -> None:
+    def __init__(
+        self, directories: LogDirectories, damaged: PendingPartitions, forks: Forks
+    ) -> None:
         self._directories = directories
+        self._forks = forks
         self._damaged = damaged
         self._missing: dict[Partition, None] = {}
         # Partitions that must be in a data folder that was offline at the start.
@@ -47,9 +51,13 @@ class ReplicaFolders:
         """The topic was deleted."""
         self._missing.pop(partition, None)
         self._out_of_reach.discard(partition)
+        self._forks.forget(partition)
 
     def open_log(self, partition: Partition) -> Log:
-        """The partition's log; a new one if it has no folder yet."""
+        """The partition's log; a new one if it has no folder yet.
+
+        ForkInProgress while the log of a fork is built.
+        """
         if not partition.hosted:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {partition.name}"
@@ -65,6 +73,10 @@ class ReplicaFolders:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{partition.name} is in none of the data folders that could be opened",
             )
+        if partition.settings.fork_offset(partition.name.partition):
+            fork = self._forks.open_log(partition)
+            if fork is not None:
+                return fork
         return self._directories.create(partition.name, partition.topic_id, partition.settings)
 
     def create_some(self, at_most: int = FOLDERS_AT_ONCE) -> None:
@@ -76,6 +88,8 @@ class ReplicaFolders:
         for partition in list(islice(self._missing, at_most)):
             try:
                 self.open_log(partition)
+            except ForkInProgress:
+                continue  # a worker builds it
             except KafkaError as error:
                 # The first use of the partition tries again and reports the error.
                 logger.error("no folder for %s yet: %s", partition.name, error.message)

@@ -16,6 +16,7 @@ from headrace.log.log import Log
 from headrace.replication.batch_rules import check_attributes, check_packed_count
 from headrace.replication.conversion import BatchConversion
 from headrace.replication.examination import Examined
+from headrace.replication.forks import ForkInProgress
 from headrace.replication.leadership import Leadership
 from headrace.replication.replica import LocalReplica
 from headrace.replication.verification import VerificationGuard, Verifications
@@ -137,6 +138,10 @@ class Partition:
         if len(state.replicas) > 1 and (changed or self.leadership is None):
             try:
                 end = self.replica.log.end_offset
+            except ForkInProgress:
+                self.leads = False
+                self._state = None  # the same state is applied again when the fork is complete
+                return
             except KafkaError:
                 self.leads = False
                 self._state = None  # the same state is then applied again

@@ -13,6 +13,7 @@ from headrace.log.directory import LogDirectory
 from headrace.replication.conversion import BatchConversion
 from headrace.replication.flusher import Flusher
 from headrace.replication.folders import ReplicaFolders
+from headrace.replication.forks import ForkInProgress, Forks
 from headrace.replication.high_watermarks import HighWatermarks
 from headrace.replication.moves import Moves
 from headrace.replication.partition import Partition
@@ -21,7 +22,7 @@ from headrace.replication.replica import LocalReplica
 from headrace.replication.schema_ids import SchemaIds
 from headrace.replication.traffic import Traffic
 from headrace.settings import LogSettings, Settings, log_settings
-from headrace.types import TopicPartition
+from headrace.types import TopicPartition, encode_uuid
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,9 @@ class Replicas:
         """Whether this broker may have lost its registration, and leads nothing until it knows."""
         self._clock = clock
         self.directories = directories
-        self.folders = ReplicaFolders(directories, self.damaged)
+        self.forks = Forks(node_id, directories, executor, self._parent_of, self._continue_fork)
+        self.folders = ReplicaFolders(directories, self.damaged, self.forks)
+        self._image = Image()
         self.high_watermarks = HighWatermarks(directories)
         self.max_decompressed_bytes = settings.integer("headrace.max.decompressed.bytes")
         self.schema_ids = SchemaIds(
@@ -109,6 +112,7 @@ class Replicas:
 
     def apply(self, old: Image, new: Image) -> None:
         """Create, change and delete partitions until they match the new image."""
+        self._image = new
         if old.broker_configs is not new.broker_configs:
             self._use_broker_configs(new)
         for name in _names_that_differ(old, new):
@@ -141,6 +145,7 @@ class Replicas:
 
     def load(self, image: Image) -> None:
         """Prepare every partition in the image; after a crash, recover each log first."""
+        self._image = image
         self._use_broker_configs(image)
         self.high_watermarks.load()
         for topic in image.topics.values():
@@ -152,6 +157,7 @@ class Replicas:
     def start(self) -> None:
         """Begin the work that needs the running event loop."""
         self.flusher.start()
+        self.forks.start()
 
     def _settings_for(self, partition: TopicPartition) -> LogSettings:
         for known in self.topic(partition.topic)[partition.partition :]:
@@ -256,6 +262,30 @@ class Replicas:
             partition.use_state(topic.partitions[partition.name.partition])
             self._note_role(partition, existed=False)
             self.on_roles()
+
+    def _parent_of(self, fork: Partition) -> Partition | None:
+        """The parent of a fork, if it is on this broker; ForkInProgress if it may be later."""
+        name, settings = fork.name, fork.settings
+        topic = self._image.topics.get(settings.fork_of)
+        if topic is None or encode_uuid(topic.id) != settings.fork_of_id:
+            return None
+        partitions = self.by_key.get(topic.id.bytes, [])
+        if name.partition >= len(partitions):
+            raise ForkInProgress(name)  # the image is being applied
+        parent = partitions[name.partition]
+        return parent if parent.hosted else None
+
+    def _continue_fork(self, partition: Partition) -> None:
+        """A fork may be complete: open its log, and lead it if this broker is the leader."""
+        try:
+            self.folders.open_log(partition)
+        except ForkInProgress:
+            return
+        except KafkaError as error:
+            logger.error("the fork %s is not complete: %s", partition.name, error.message)
+            self.forks.look_later(partition)
+            return
+        self.try_to_lead(partition, self._image)
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Fail requests that wait for partitions in this folder, which is offline now."""

@@ -23,6 +23,7 @@ from headrace.settings.setting import (
     between,
     between_or,
     each_matching,
+    matching,
     one_of,
     some_of,
 )
@@ -39,6 +40,7 @@ UNITS = {MINUTE_MS: "minutes", HOUR_MS: "hours"}
 THROTTLED = each_matching(
     r"\*|[0-9]+:[0-9]+", "* or partition:broker pairs separated by commas, such as 0:1,1:2"
 )
+OFFSETS_EXPECTED = "offsets separated by commas, such as 120,98"
 FOREVER_OR_AT_LEAST_ONE = at_least_or(1, -1)
 
 
@@ -172,6 +174,17 @@ class LogSettings:
     errors_deadletterqueue_group_enable: bool = _topic(
         "errors.deadletterqueue.group.enable", BOOLEAN, False, None, "",
         "Whether share groups may write dead letters to this topic.")
+    fork_of: str = _topic(
+        "fork.of", STRING, "", None, "",
+        "The topic whose records below fork.offsets this one begins with. Set it when the topic "
+        "is created; it cannot be altered.")
+    fork_of_id: str = _topic(
+        "fork.of.id", STRING, "", None, "",
+        "The id of the topic in fork.of. The broker sets it.")
+    fork_offsets: str = _topic(
+        "fork.offsets", STRING, "", matching(r"([0-9]+(,[0-9]+)*)?", OFFSETS_EXPECTED), "",
+        "The offsets at which the partitions of a fork begin to have records of their own, in the "
+        "order of the partitions and separated by commas. It cannot be altered.")
     index_interval_bytes: int = _topic(
         "index.interval.bytes", INT, 4096, at_least(0), "log.index.interval.bytes",
         "Bytes of log between two entries of the offset index.")
@@ -267,6 +280,13 @@ class LogSettings:
         "Accept only records whose value is null or begins with the id of a schema that is "
         "registered in headrace.schemas.topic; others are refused with INVALID_RECORD.")
     producer_id_expiration_ms: int = _broker(PRODUCER_ID_EXPIRATION)
+
+    def fork_offset(self, partition: int) -> int:
+        """The offset below which a partition has its parent's records; 0 if it is no fork."""
+        if not self.fork_of:
+            return 0
+        offsets = self.fork_offsets.split(",")
+        return int(offsets[partition]) if partition < len(offsets) else 0
 
 
 NOT_IN_LOGS = (

@@ -3,6 +3,8 @@
 A topic has a number of partitions and replicas (-1: the broker's `num.partitions` and
 `default.replication.factor`) or a list of replicas for each partition, and configs. The response is
 sent when the metadata is written and the folders exist, because the image's listeners create them.
+The folders of a fork (config `fork.of`) are built later, in worker threads; it needs the right to
+read its parent.
 
 v5 flexible, and the response describes the topic with its configs; v6 the quota on mutations
 refuses what exceeds it; v7 topic ids. Not done: create-topic policies. `timeout` is not used,
@@ -24,6 +26,7 @@ from headrace.apis.configs.config_entries import BrokerConfigs, topic_entries
 from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import denied, may_with_cluster, may_with_topic
 from headrace.cluster.controller import Defaults, NewTopic
+from headrace.cluster.fork_rules import FORK_OF, FORK_OFFSETS
 from headrace.cluster.image import Topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.security.acls import AclOperation, ResourceType
@@ -45,15 +48,19 @@ def create_topics(
     caller = context.caller
     may_all = may_with_cluster(caller, AclOperation.CREATE, silent=True)
     wanted = [
-        one for one in once if may_all or may_with_topic(caller, AclOperation.CREATE, one.name)
+        one
+        for one in once
+        if (may_all or may_with_topic(caller, AclOperation.CREATE, one.name))
+        and all(may_with_topic(caller, AclOperation.READ, parent) for parent in _parents(one))
     ]
     defaults = Defaults(
         partitions=services.settings.integer("num.partitions"),
         replication_factor=services.settings.integer("default.replication.factor"),
     )
     allowed = {one.name for one in wanted}
-    over_quota = _over_quota(services, wanted, defaults, context)
-    wanted = [topic for topic in wanted if topic.name not in over_quota]
+    refusals = _over_quota(services, wanted, defaults, context)
+    refusals |= _not_there_yet(services, wanted)
+    wanted = [topic for topic in wanted if topic.name not in refusals]
     results = services.metadata.create_topics(
         [_new_topic(topic) for topic in wanted], defaults, validate_only=request.validate_only
     )
@@ -72,7 +79,7 @@ def create_topics(
         for name, count in times.items()
         if count > 1
     ]
-    answers += [_refuse(name, refusal) for name, refusal in over_quota.items()]
+    answers += [_refuse(name, refusal) for name, refusal in refusals.items()]
     if times[TopicName(KRAFT_LOG)] == 1:
         reason = f"{KRAFT_LOG} is reserved for brokers; choose another name"
         answers.append(_refuse(KRAFT_LOG, KafkaError(ErrorCode.INVALID_REQUEST, reason)))
@@ -94,6 +101,34 @@ def _over_quota(
         refusal = quota.take_mutations(count, context.version >= QUOTA_REFUSES_FROM)
         if refusal is not None:
             refusals[topic.name] = refusal
+    return refusals
+
+
+def _parents(topic: CreatableTopic) -> list[str]:
+    """The topic that this one is to be a fork of, if it is to be one."""
+    return [one.value for one in topic.configs if one.name == FORK_OF and one.value]
+
+
+def _not_there_yet(services: Services, wanted: list[CreatableTopic]) -> dict[str, KafkaError]:
+    """The forks with offsets that a parent on this broker does not have.
+
+    If another broker leads the parent, the fork is complete when the parent has the records.
+    """
+    refusals: dict[str, KafkaError] = {}
+    for topic in wanted:
+        offsets = [one.value or "" for one in topic.configs if one.name == FORK_OFFSETS]
+        for parent in _parents(topic):
+            partitions = services.replicas.topic(parent)
+            for partition, offset in zip(partitions, ",".join(offsets).split(","), strict=False):
+                if not partition.leads or not offset.isdecimal():
+                    continue
+                stable = partition.replica.last_stable_offset
+                if int(offset) > stable:
+                    refusals[topic.name] = KafkaError(
+                        ErrorCode.INVALID_CONFIG,
+                        f"{FORK_OFFSETS}: {offset} is after {stable}, the last stable offset of "
+                        f"{partition.name}",
+                    )
     return refusals
 
 
