@@ -1,4 +1,4 @@
-"""`headrace topics`: list, create, describe, sizes, alter, delete, add-partitions."""
+"""`headrace topics`: list, create, describe, sizes, fork, alter, delete, add-partitions."""
 
 import sys
 from collections.abc import Mapping
@@ -36,6 +36,7 @@ app = typer.Typer(
         "headrace topics create clicks --partitions 6 --config retention.ms=86400000",
         "headrace topics describe clicks",
         "headrace topics sizes",
+        "headrace topics fork clicks clicks.test",
         "headrace topics alter clicks --set cleanup.policy=compact --unset retention.ms",
         "headrace topics alter clicks --replication-factor 3",
         "headrace topics add-partitions clicks 12",
@@ -250,6 +251,54 @@ def sizes(
         output.note(f"No topics at {bootstrap}. Make one: headrace topics create NAME")
     else:
         size_table.show(found, partitions=bool(names))
+
+
+@app.command(
+    epilog=examples(
+        "headrace topics fork orders orders.test",
+        "headrace topics fork orders orders.test --at 120,98,104",
+        "headrace topics fork orders orders.monday --at 2026-01-05T00:00 --config retention.ms=-1",
+    )
+)
+def fork(
+    parent: TopicArgument,
+    name: Annotated[str, typer.Argument(metavar="FORK", help="The name of the new topic.")],
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="POSITION",
+            help="The fork has the records before: now, a time, or offsets like 120,98.",
+        ),
+    ] = "now",
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", "-c", metavar="NAME=VALUE", help="Replaces one of the topic's settings."
+        ),
+    ] = None,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy the records even if files can be shared.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Create a topic that begins with the records of another one.
+
+    Headrace brokers share the files of these records, so it takes no space, and offsets are those
+    of the topic. Other clusters get a copy with new offsets. Both topics then change on their own.
+    """
+    from headrace.cli import client
+    from headrace.cli.topics import fork as forks
+
+    cluster = client.connect(bootstrap, client_config)
+    configs = pairs(config or [], "--config")
+    made = forks.run(cluster, parent, name, at, configs, copy=copy)
+    if as_json:
+        output.print_json(made.as_json())
+    else:
+        forks.show(made)
 
 
 @app.command(
