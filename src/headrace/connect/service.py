@@ -89,6 +89,7 @@ def make_host(settings: ServiceSettings, client: Mapping[str, str]) -> Host:
         spark=dict(each.split("=", 1) for each in settings.words("headrace.spark.conf")),
         master=settings.text("headrace.spark.master"),
         secrets=asdict(secret_sources(settings)),
+        tracing=settings.boolean("headrace.tracing"),
     )
     return SparkHost(driver_settings)
 

@@ -236,6 +236,8 @@ CONNECT_TABLE: dict[str, Setting] = {
                 "The master of the Spark drivers that run connectors.", scope="service"),
         Setting("headrace.spark.conf", Type.LIST, (),
                 "Settings of Spark, as NAME=VALUE.", scope="service"),
+        Setting("headrace.tracing", Type.BOOLEAN, False,
+                "Send a span of OpenTelemetry for each epoch of a connector.", scope="service"),
     )
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ WITHIN_S = 300.0
 """A Spark driver on a busy machine takes a minute to start."""
 OFFSETS = "connect-offsets"
 MODULE = "tests.connect.host.plugins"
+PLUGINS = ("Numbers", "Folder", "Traced", "Traces")
 NUMBERS = f"{MODULE}.Numbers"
 FOLDER = f"{MODULE}.Folder"
 ROOT = Path(__file__).resolve().parents[3]
@@ -125,7 +126,7 @@ def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     described = folder / "numbers-1.0.dist-info"
     described.mkdir()
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: numbers\nVersion: 1.0\n")
-    rows = "".join(f"{name} = {MODULE}:{name}\n" for name in ("Numbers", "Folder"))
+    rows = "".join(f"{name} = {MODULE}:{name}\n" for name in PLUGINS)
     (described / "entry_points.txt").write_text(f"[headrace.connectors]\n{rows}")
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     path = os.pathsep.join([str(folder), str(ROOT), *inherited])

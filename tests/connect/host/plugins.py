@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.connect import Option, PermanentError, RecordError, Sink, SinkTask, Source
-from headrace.connect.plugin import SourceOffset, SourcePartition
+from headrace.connect.plugin import HEADERS_TYPE, SourceOffset, SourcePartition, SourceStream
 
 
 class Numbers(Source):
@@ -86,3 +86,40 @@ class Folder(Sink):
 
     def abandon(self) -> None:
         self._rows = []
+
+
+class Traced(Source):
+    """Ten lines, each with the trace of its sender in a header."""
+
+    options = (Option("topic", str), Option("traceparent", str))
+    topic: str
+    traceparent: str
+
+    def streams(self) -> list[SourceStream]:
+        schema = f"line string, found {HEADERS_TYPE}"
+        return [SourceStream(self.topic, schema, [{}], value="line", headers="found")]
+
+    def latest(
+        self, partition: SourcePartition, start: SourceOffset | None, limit: int
+    ) -> SourceOffset | None:
+        return {"n": 10}
+
+    def read(
+        self, partition: SourcePartition, start: SourceOffset | None, end: SourceOffset
+    ) -> Iterator[Mapping[str, object]]:
+        found = [{"key": "traceparent", "value": self.traceparent.encode()}]
+        for n in range(10):
+            yield {"line": str(n), "found": found}
+
+
+class Traces(Sink):
+    """Appends the traces of records to a file."""
+
+    options = (Option("file", str),)
+    file: str
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        with Path(self.file).open("a") as file:
+            for headers in batch.column("headers").to_pylist():
+                found = {each["key"]: each["value"].decode() for each in headers}
+                file.write(f"{found.get('traceparent')}\n")

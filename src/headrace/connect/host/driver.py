@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.client.config import client_config
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.hosting import ConnectorPlan
 from headrace.connect.letter_orders import LetterOrder, LettersRefused, LetterView
@@ -44,6 +45,7 @@ class Driver:
         from headrace.connect.host.queries import Queries
         from headrace.pipelines.host.driver_session import start_session
         from headrace.pipelines.host.fork_server import ForkServer
+        from headrace.pipelines.host.obstacles import Obstacles
 
         settings = self._settings
         try:
@@ -56,7 +58,9 @@ class Driver:
                 settings.spark,
                 self._workers,
             )
-            queries = Queries(spark, settings)
+            queries = Queries(
+                spark, settings, Obstacles(client_config(settings.client), self._workers.pid)
+            )
         except BaseException:
             log.exception("Spark did not start")
             os._exit(1)

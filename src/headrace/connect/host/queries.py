@@ -14,10 +14,16 @@ from headrace.connect.host.letter_topics import create_letter_topic
 from headrace.connect.host.letters.queue import LetterQueue
 from headrace.connect.host.letters.runs import LetterRuns
 from headrace.connect.host.outcomes import EpochOutcome
+from headrace.connect.host.packs import (
+    PACKS_FORMAT,
+    PackedTopics,
+    packed_records,
+    packings,
+)
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.sink_query import epoch_writer, topic_options, topic_rows
 from headrace.connect.host.source_letters import refused_rows
-from headrace.connect.host.source_query import source_rows
+from headrace.connect.host.source_query import source_rows, source_streams
 from headrace.connect.host.table_query import table_writer
 from headrace.connect.host.work import ConnectorWork
 from headrace.connect.hosting import ConnectorPlan
@@ -26,6 +32,7 @@ from headrace.connect.plugins import Plugins
 from headrace.connect.secrets import SecretSources
 from headrace.pipelines.host.driver_session import make_active
 from headrace.pipelines.host.hosted_queries import HostedQueries, HostedQuery
+from headrace.pipelines.host.obstacles import Obstacles
 from headrace.pipelines.running import progress
 from headrace.pipelines.sink.takeover import take_over_writes
 
@@ -62,7 +69,10 @@ class HostedConnector(HostedQuery):
     def take(self, last: Mapping[str, Any]) -> None:
         """Add the progress of an epoch."""
         found = progress.advanced(_QUERY, last)
-        rows = found.rows - (_offset_rows(last) if self.is_source else 0)
+        rows = found.rows
+        if self.is_source:
+            packed = packed_records(last)
+            rows = rows - _offset_rows(last) if packed is None else packed
         if self.is_source:
             self.epoch_ended(refused_rows(last))
         self.records += rows
@@ -75,11 +85,12 @@ class HostedConnector(HostedQuery):
 class Queries:
     """All queries of a Spark session."""
 
-    def __init__(self, spark: Any, settings: DriverSettings) -> None:
+    def __init__(self, spark: Any, settings: DriverSettings, obstacles: Obstacles) -> None:
         self._spark = spark
         self._settings = settings
         self._plugins = Plugins()
-        self._hosted = HostedQueries(self._started, HostedConnector.take, failure_of)
+        spark.dataSource.register(PackedTopics)
+        self._hosted = HostedQueries(self._started, HostedConnector.take, failure_of, obstacles)
         self.letter_runs = LetterRuns(settings.letter_run, self.make_active)
 
     @property
@@ -157,6 +168,7 @@ class Queries:
     def _source_writer(self, work: ConnectorWork) -> Any:
         options = {
             **self._settings.kafka_options(),
+            **self._settings.tracing_options(),
             "delivery": "exactly-once",
             "ledgerTopic": self._settings.offsets_topic,
             "ledgerOwner": uuid.uuid4().hex,
@@ -164,8 +176,13 @@ class Queries:
         }
         # Another worker may have run the connector, and may not know yet that it no longer does.
         take_over_writes(options)
-        rows = source_rows(self._spark, work, self._settings)
-        return rows.writeStream.format("headrace").options(**options)
+        source = work.connector()
+        assert isinstance(source, Source)
+        streams = source_streams(source, self._settings)
+        packed = packings(streams, work.config, self._settings.offsets_topic)
+        rows = source_rows(self._spark, work, self._settings, streams, packed)
+        sink = "headrace" if packed is None else PACKS_FORMAT
+        return rows.writeStream.format(sink).options(**options)
 
     def _sink_writer(self, work: ConnectorWork, hosted: HostedConnector, checkpoint: Path) -> Any:
         is_new = not (checkpoint / "offsets").exists()

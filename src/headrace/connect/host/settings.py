@@ -22,6 +22,8 @@ class DriverSettings:
     master: str = "local[4,4]"
     secrets: Mapping[str, Any] = field(default_factory=dict)
     """Which references to secrets are resolved: the fields of SecretSources."""
+    tracing: bool = False
+    """Whether epochs have spans of OpenTelemetry."""
 
     def connector_folder(self, name: str) -> Path:
         """The folder of a connector, with its checkpoints.
@@ -38,6 +40,10 @@ class DriverSettings:
     def letter_run(self, name: str) -> Path:
         """The file with the state of the newest run over a connector's dead letters."""
         return self.connector_folder(name) / "dead-letters.json"
+
+    def tracing_options(self) -> dict[str, str]:
+        """The option of Spark's source and sink for spans of epochs."""
+        return {"tracing": "true"} if self.tracing else {}
 
     def kafka_options(self) -> dict[str, str]:
         """The client as options of Spark's source and sink."""

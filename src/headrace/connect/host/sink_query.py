@@ -53,6 +53,7 @@ def topic_options(work: ConnectorWork, settings: DriverSettings) -> dict[str, st
     config = work.config
     options = {
         **settings.kafka_options(),
+        **settings.tracing_options(),
         "kafka.isolation.level": "read_committed",
         "startingOffsets": "earliest",
         "group.id": group_id(work.name, config),

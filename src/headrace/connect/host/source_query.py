@@ -1,13 +1,19 @@
 """The streaming query of a source connector: its rows, transforms, converters, the topics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from headrace.connect.converters.writing import write_records
+from headrace.connect.host.packs import PACKED_RECORDS_AN_EPOCH, PACKED_SCHEMA, Packing, observed
 from headrace.connect.host.settings import DriverSettings
 from headrace.connect.host.source_letters import SOURCE_ROW, SOURCE_TOPIC, with_letters
-from headrace.connect.host.source_reader import OFFSET_COLUMN, StreamWork, data_source_class
+from headrace.connect.host.source_reader import (
+    OFFSET_COLUMN,
+    StreamWork,
+    data_source_class,
+    row_ddl,
+)
 from headrace.connect.host.stored_offsets import source_offsets
 from headrace.connect.host.work import ConnectorWork
 from headrace.connect.plugin import (
@@ -25,12 +31,8 @@ if TYPE_CHECKING:
 RECORDS_AN_EPOCH = 100_000
 
 
-def source_rows(
-    spark: "SparkSession", work: ConnectorWork, settings: DriverSettings
-) -> "DataFrame":
-    """The records of all streams of a source, as the topic sink takes them."""
-    source = work.connector()
-    assert isinstance(source, Source)
+def source_streams(source: Source, settings: DriverSettings) -> Sequence[SourceStream]:
+    """The streams of a source; PermanentError if it cannot run here."""
     if source.on_driver and not settings.master.startswith("local"):
         raise PermanentError(
             f"{type(source).__name__} stores what it receives in files of the driver's machine: "
@@ -40,9 +42,28 @@ def source_rows(
     topics = [stream.topic for stream in streams]
     if len(set(topics)) < len(topics):
         raise PermanentError(f"two streams of the connector have the same topic: {sorted(topics)}")
+    return streams
+
+
+def source_rows(
+    spark: "SparkSession",
+    work: ConnectorWork,
+    settings: DriverSettings,
+    streams: Sequence[SourceStream],
+    packings: Sequence[Packing] | None,
+) -> "DataFrame":
+    """The records of all streams of a source, as the topic sink takes them; or packs of them."""
     start = source_offsets(settings.client, settings.offsets_topic, work.name)
     frames = [
-        _stream_records(spark, work, settings, index, stream, start)
+        _stream_records(
+            spark,
+            work,
+            settings,
+            index,
+            stream,
+            start,
+            None if packings is None else packings[index],
+        )
         for index, stream in enumerate(streams)
     ]
     return reduce(lambda one, other: one.unionByName(other), frames)
@@ -55,12 +76,18 @@ def _stream_records(
     index: int,
     stream: SourceStream,
     start: Mapping[str, Mapping[str, Any]],
+    packing: Packing | None,
 ) -> Any:
     format_name = f"headrace-connect-{work.name}-{index}"
-    limit = int(work.config.get("headrace.batch.max.rows") or RECORDS_AN_EPOCH)
-    stream_work = StreamWork(work, stream.topic, start, limit, str(settings.spool(work.name)))
-    spark.dataSource.register(data_source_class(format_name, stream.schema, stream_work))
+    usual = RECORDS_AN_EPOCH if packing is None else PACKED_RECORDS_AN_EPOCH
+    limit = int(work.config.get("headrace.batch.max.rows") or usual)
+    spool = str(settings.spool(work.name))
+    stream_work = StreamWork(work, stream.topic, start, limit, spool, packing)
+    ddl = row_ddl(stream.schema) if packing is None else PACKED_SCHEMA
+    spark.dataSource.register(data_source_class(format_name, ddl, stream_work))
     rows = spark.readStream.format(format_name).load()
+    if packing is not None:
+        return observed(rows, stream.topic)
     records = stream_records(rows, work.config, stream, OFFSET_COLUMN)
     return _with_offsets(with_letters(records, work, stream.topic), settings)
 

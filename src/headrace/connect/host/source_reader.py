@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
+from headrace.connect.host.packs import Packing
 from headrace.connect.host.work import (
     ConnectorWork,
     offset_record_key,
@@ -45,10 +46,15 @@ class ConnectorDataSource(DataSource):  # type: ignore[misc]
         return cls.format_name
 
     def schema(self) -> str:
-        return f"value struct<{self.ddl}>, {OFFSET_COLUMN} struct<key: string, value: string>"
+        return self.ddl
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return ConnectorStreamReader(self.stream, schema)
+
+
+def row_ddl(ddl: str) -> str:
+    """The columns of a stream whose rows are not packed."""
+    return f"value struct<{ddl}>, {OFFSET_COLUMN} struct<key: string, value: string>"
 
 
 class StreamWork:
@@ -61,16 +67,19 @@ class StreamWork:
         start: Mapping[str, SourceOffset],
         rows_an_epoch: int,
         spool: str,
+        packing: Packing | None = None,
     ) -> None:
         """`start` has the stored offsets by partition key, for a new checkpoint.
 
-        `spool` is the folder for the messages of a push source.
+        `spool` is the folder for the messages of a push source. `packing` is None if each row of
+        Spark is a row of the stream.
         """
         self.work = work
         self.topic = topic
         self.start = start
         self.rows_an_epoch = rows_an_epoch
         self.spool = spool
+        self.packing = packing
 
 
 def data_source_class(format_name: str, ddl: str, stream: StreamWork) -> type[ConnectorDataSource]:
@@ -141,16 +150,20 @@ class ConnectorStreamReader(SentToTasks, DataSourceStreamReader):  # type: ignor
         ]
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        source = self._connector()
+        found = self._connector().read(partition.partition, partition.start, partition.end)
+        key = offset_record_key(self._stream.work.name, partition.partition)
+        value = offset_record_value(partition.end)
+        packing = self._stream.packing
+        if packing is not None:
+            for rows in _batches(found, packing.row):
+                yield from packing.packs(rows)
+            yield packing.offset(key, value)
+            return
         arrow = to_arrow_schema(self._schema, timezone="UTC")
-        found = source.read(partition.partition, partition.start, partition.end)
         for rows in _batches(found, arrow.field("value").type):
             nothing = pa.nulls(len(rows), arrow.field(OFFSET_COLUMN).type)
             yield pa.RecordBatch.from_arrays([rows, nothing], schema=arrow)
-        reached = {
-            "key": offset_record_key(self._stream.work.name, partition.partition),
-            "value": offset_record_value(partition.end),
-        }
+        reached = {"key": key, "value": value}
         yield pa.RecordBatch.from_pylist([{"value": None, OFFSET_COLUMN: reached}], schema=arrow)
 
     def commit(self, end: StreamPosition) -> None:

@@ -209,6 +209,8 @@ def _status(
         return HostedStatus(state, query["trace"] or query["sentence"], progress, topics=topics)
     if report["age"] > RESPONDS_WITHIN_S:
         problem = f"Spark has not responded for {report['age']:.0f} s"
+    elif query["problem"] is not None:
+        problem = query["problem"]
     elif query["quiet_s"] > max(3 * query["interval_ms"] / 1000, QUIET_S):
         problem = f"no epoch has ended for {query['quiet_s']:.0f} s although records wait"
     if problem is not None:

@@ -77,6 +77,10 @@ class ForkServer:
         listening.close()
         theirs.close()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def environment(self) -> Mapping[str, str]:
         """What Spark's Java needs to use the server."""
         return {

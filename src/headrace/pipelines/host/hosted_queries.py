@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from headrace.pipelines.host.obstacles import SLOW_S, Obstacles
 from headrace.pipelines.host.retries import FailureKind
 
 STARTS_AT_ONCE = 2
@@ -36,6 +37,11 @@ class HostedQuery:
     busy: bool = True
     """Whether it starts, an epoch runs or one is due."""
     when_stopped: Callable[[], None] | None = None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is at work, and no epoch has ended for a while."""
+        return self.state == "running" and self.busy and time.monotonic() - self.epoch_at > SLOW_S
 
     def report(self) -> dict[str, object]:
         return {
@@ -81,7 +87,7 @@ class HostedQueries(Generic[Hosted]):
     """All queries of a Spark session.
 
     `begin` starts the streaming query of a hosted one; `take` is called with the progress of each
-    epoch; `failure_of` explains an error.
+    epoch; `failure_of` explains an error; `obstacles` finds out why a query is slow.
     """
 
     def __init__(
@@ -89,7 +95,9 @@ class HostedQueries(Generic[Hosted]):
         begin: Callable[[Hosted], Any],
         take: Callable[[Hosted, dict[str, Any]], None],
         failure_of: Callable[[BaseException], ExplainedError],
+        obstacles: Obstacles | None = None,
     ) -> None:
+        self._obstacles = obstacles
         self._begin = begin
         self._take = take
         self._failure_of = failure_of
@@ -127,7 +135,15 @@ class HostedQueries(Generic[Hosted]):
 
     def report(self) -> dict[str, object]:
         with self._lock:
-            return {name: hosted.report() for name, hosted in self._queries.items()}
+            return {
+                name: {**hosted.report(), "problem": self._problem(hosted)}
+                for name, hosted in self._queries.items()
+            }
+
+    def _problem(self, hosted: Hosted) -> str | None:
+        """What keeps a slow query from its work, as far as it is known."""
+        found = self._obstacles and self._obstacles.problem
+        return found if found and hosted.is_slow else None
 
     # ----------------------------------------------------------------------------------- starts
 
@@ -170,6 +186,8 @@ class HostedQueries(Generic[Hosted]):
                 except Exception:
                     log.warning("cannot look at query %s", hosted.name, exc_info=True)
             self.looked_at = time.monotonic()
+            if self._obstacles is not None:
+                self._obstacles.looked(any(each.is_slow for each in running))
 
     def _look(self, hosted: Hosted) -> None:
         query = hosted.query

@@ -36,7 +36,8 @@ class SupervisedDriver:
         self._wanted = wanted
         self._process: DriverProcess | None = None
         self._report: dict[str, Any] = {}
-        self._reported_at = -RESPONDS_WITHIN_S
+        self._reported_at = self._looked_at = -RESPONDS_WITHIN_S
+        """When the driver has reported, and when it was last asked: it may not have responded."""
         self._problem: str | None = None
         self._started = asyncio.Event()
         """Set when the first process has been started."""
@@ -145,7 +146,11 @@ class SupervisedDriver:
                 await asyncio.wait_for(self._woken.wait(), LOOK_S)
 
     async def _look(self) -> bool:
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
         async with self._looking:
+            if self._looked_at > asked_at and self._problem is not None:
+                return False  # another task has waited for the response meanwhile
             process = self._process
             if process is None:
                 return False
@@ -154,8 +159,10 @@ class SupervisedDriver:
             except DriverGone as error:
                 self._problem = str(error)
                 return False
+            finally:
+                self._looked_at = loop.time()
             self._problem = None
-            self._reported_at = asyncio.get_running_loop().time()
+            self._reported_at = self._looked_at
             self._take(self._report["queries"])
             self._reported(self._report)
             return True

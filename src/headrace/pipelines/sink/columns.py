@@ -119,8 +119,9 @@ class RowSorter:
             raise ColumnError(
                 "a row has null in the column 'topic', and there is no option topic to replace it"
             )
-        for name in pc.unique(topics).to_pylist():
-            yield name, batch.filter(pc.equal(topics, name))
+        names = pc.unique(topics).to_pylist()
+        for name in names:
+            yield name, batch if len(names) == 1 else batch.filter(pc.equal(topics, name))
 
     def _by_partition(self, topic: str, rows: pa.RecordBatch) -> Iterator[PartitionRecords]:
         columns = _columns(rows)
