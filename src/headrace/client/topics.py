@@ -64,8 +64,9 @@ def create_topics(
     partitions: int = BROKER_DEFAULT,
     replication_factor: int = BROKER_DEFAULT,
     configs: Mapping[str, str] | None = None,
+    validate_only: bool = False,
 ) -> dict[str, KafkaError]:
-    """Create topics with the same settings; returns the errors by topic."""
+    """Create topics with the same settings, or only check them; returns the errors by topic."""
     from kio.schema.create_topics.v7.request import (
         CreatableTopic,
         CreatableTopicConfig,
@@ -88,6 +89,7 @@ def create_topics(
             for name in names
         ),
         timeout=milliseconds(_timeout_ms(cluster)),
+        validate_only=validate_only,
     )
 
     def attempt() -> dict[str, KafkaError]:
