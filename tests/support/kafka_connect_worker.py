@@ -49,7 +49,9 @@ class KafkaConnectWorker:
         self.topics = {
             name: text for name, text in settings.items() if name.endswith("storage.topic")
         }
-        self.http = httpx.Client(base_url=self.url, timeout=90, verify=False)
+        # The worker closes connections that are idle for a while, just when they are used again.
+        once = httpx.Limits(max_keepalive_connections=0)
+        self.http = httpx.Client(base_url=self.url, timeout=90, verify=False, limits=once)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
