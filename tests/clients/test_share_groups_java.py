@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from headrace.cluster.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from tests.clients.test_share_groups import SETTINGS, Queue
 from tests.support.headrace_broker import HeadraceBroker
 from tests.support.java import run_tool
@@ -43,6 +44,21 @@ def test_kafkas_consumer_and_tool_work_with_a_share_group(java_broker: HeadraceB
     assert consume(queue, 4) == [f"record-{number}" for number in range(4)]
     # What it had fetched and not accepted is delivered again.
     assert consume(queue, 6) == [f"record-{number}" for number in range(4, 10)]
+
+    decoded = "".join(
+        run_tool(
+            "kafka-dump-log", "--share-group-state-decoder", "--files",
+            str(java_broker.partition_folder(SHARE_STATE_TOPIC, index) / f"{0:020}.log"),
+        ).stdout
+        for index in range(2)
+    )  # fmt: skip
+    assert f'"groupId":"{queue.group}"' in decoded, decoded
+    assert '"startOffset":10' in decoded, decoded
+    members = run_tool(
+        "kafka-dump-log", "--offsets-decoder", "--files",
+        str(java_broker.partition_folder(OFFSETS_TOPIC) / f"{0:020}.log"),
+    ).stdout  # fmt: skip
+    assert '"subscribedTopicNames":["' + queue.topic in members, members
 
     assert queue.group in groups_tool(queue, "--list")
     text = groups_tool(queue, "--describe", "--group", queue.group)

@@ -13,6 +13,13 @@ from typing import TypeAlias
 
 from headrace.admin.errors import NotFound
 from headrace.admin.record_times import Gap, RecordTime, RecordTimes
+from headrace.admin.share_groups import (
+    SHARE,
+    StoredDeliveries,
+    describe_share_groups,
+    share_offsets,
+    stored_deliveries,
+)
 from headrace.client.cluster import Cluster
 from headrace.client.errors import ClientError
 from headrace.client.groups import (
@@ -27,12 +34,6 @@ from headrace.client.groups import (
 from headrace.client.groups import committed_offsets as ask_committed_offsets
 from headrace.client.groups import list_groups as ask_groups
 from headrace.client.offsets import end_offsets
-from headrace.client.share_groups import (
-    SHARE,
-    StoredDeliveries,
-    share_offsets,
-    stored_deliveries,
-)
 from headrace.errors import KafkaError
 from headrace.types import Address, TopicPartition
 
@@ -247,10 +248,26 @@ def describe(
     found = describe_groups(cluster, names)
     if known is None and any(each.state == DEAD for each in found.values()):
         known, _ = list_groups(cluster)
+    found.update(_describe_shares(cluster, found, known or {}))
     brokers = cluster.retry("listing brokers", cluster.brokers)
     return {
         name: _described(_as_listed(each, (known or {}).get(name)), brokers)
         for name, each in found.items()
+    }
+
+
+def _describe_shares(
+    cluster: Cluster, found: Mapping[str, GroupDescription], known: Mapping[str, ListedGroup]
+) -> dict[str, GroupDescription]:
+    """Those of the groups that are share groups."""
+    by_broker: dict[int, list[str]] = {}
+    for name in found:
+        if name in known and known[name].type == SHARE:
+            by_broker.setdefault(known[name].coordinator, []).append(name)
+    return {
+        group.name: group
+        for broker, names in by_broker.items()
+        for group in describe_share_groups(cluster, broker, names)
     }
 
 

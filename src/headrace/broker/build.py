@@ -163,7 +163,6 @@ def build(
     call("elect leaders", membership.look)
     replicas.load(metadata.image)
     metadata.listeners.append(replicas.apply)
-    timeout_s = settings.integer("replica.socket.timeout.ms") / 1000
     audit = _make_audit(settings, node, clock)
     services = Services(
         node,
@@ -174,7 +173,7 @@ def build(
         lambda: _start_groups(services),
         lambda: _start_transactions(services),
         lambda: _start_shares(services),
-        Peers(metadata, node, timeout_s, on.connect),
+        Peers(metadata, node, settings.integer("replica.socket.timeout.ms") / 1000, on.connect),
         _make_guard(settings, metadata, audit),
         audit,
     )

@@ -13,7 +13,6 @@ from headrace.client.errors import (
     error_of,
     is_retriable,
 )
-from headrace.client.share_groups import SHARE, describe_share_groups
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import GroupId, TopicName, i32, i64
@@ -121,7 +120,7 @@ def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | 
 
 
 def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupDescription]:
-    """Describe classic, consumer and share groups, with retries. Others are DEAD."""
+    """Describe classic and consumer groups, with retries. Others and missing ones are DEAD."""
     wanted = list(dict.fromkeys(groups))
     found: dict[str, GroupDescription] = {}
 
@@ -130,9 +129,6 @@ def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupD
         for broker, names in cluster.by_coordinator(GROUP, missing).items():
             found.update(_describe_consumer(cluster, broker, names))
             rest = [name for name in names if name not in found]
-            if rest:
-                found.update(_describe_share(cluster, broker, rest))
-                rest = [name for name in names if name not in found]
             if rest:
                 found.update(_describe_classic(cluster, broker, rest))
 
@@ -188,22 +184,6 @@ def _describe_consumer(
             name, CONSUMER, CONSUMER, row.group_state, row.assignor_name, broker, _sorted(members)
         )
     return found
-
-
-def _describe_share(
-    cluster: Cluster, broker: int, groups: Iterable[str]
-) -> dict[str, GroupDescription]:
-    """Describe those groups that are of type `share`."""
-    return {
-        row.name: GroupDescription(
-            row.name, SHARE, SHARE, row.state, row.assignor, broker,
-            _sorted(
-                MemberDescription(one.id, one.client_id, one.host, None, one.assignment, None)
-                for one in row.members
-            ),
-        )
-        for row in describe_share_groups(cluster, broker, groups)
-    }  # fmt: skip
 
 
 def _describe_classic(

@@ -147,6 +147,20 @@ async def _fetch(
         if found or not session.partitions or loop.time() >= deadline:
             return found
         await _wait(idle, deadline)
+        failed = {
+            (led.key.topic_id, led.key.partition): _unreadable(led.error)
+            for led in idle
+            if led.error is not None
+        }
+        if failed:
+            return {**failed}
+
+
+def _unreadable(error: KafkaError) -> KafkaError:
+    """The error for a share partition whose state cannot be read: the client tries again."""
+    if error.code is ErrorCode.FENCED_LEADER_EPOCH:
+        return for_client(error)
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error.message)
 
 
 def _try(

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from headrace.admin.group_reset import OffsetChange
 from headrace.admin.group_view import GroupView, PartitionLag, Place
+from headrace.admin.share_groups import SHARE
 from headrace.cli import output
 from headrace.client.groups import MemberDescription
-from headrace.client.share_groups import SHARE
 
 
 def show_group(view: GroupView) -> None:

@@ -223,6 +223,7 @@ class SharePartitions:
             led.error = error
             self._close(led)
         led.read_again()
+        self.drop_if_unused(led)
 
     async def _first_offset(self, partition: Partition, reset: str) -> int:
         while not partition.has_current_high_watermark:

@@ -47,14 +47,12 @@ class ShareSession:
         group_id = self.key.group_id
         for topic_id, index in added:
             self.partitions[SharePartitionKey(group_id, topic_id, index)] = None
-        unused = []
         for topic_id, index in forgotten:
-            key = SharePartitionKey(group_id, topic_id, index)
-            self.partitions.pop(key, None)
-            led = self.used.pop(key, None)
-            if led is not None:
-                led.sessions.discard(self.key)
-                unused.append(led)
+            self.partitions.pop(SharePartitionKey(group_id, topic_id, index), None)
+        unused = [led for key, led in self.used.items() if key not in self.partitions]
+        for led in unused:
+            del self.used[led.key]
+            led.sessions.discard(self.key)
         return unused
 
     def use(self, led: LedSharePartition) -> None:
@@ -86,9 +84,10 @@ class ShareSessions:
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
                 f"This broker has {self._most} share sessions already.",
             )
-        if old is not None:
-            self._remove(old)
         session = self._sessions[key] = ShareSession(key, connection)
+        if old is not None:
+            # What the new session does not use is dropped when its partitions are known.
+            session.used = old.used
         return session
 
     def next(self, key: ShareSessionKey, epoch: int) -> ShareSession:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headrace.client.cluster import GROUP, Cluster
 from headrace.client.errors import UnsupportedVersion, check
+from headrace.client.groups import GroupDescription, MemberDescription
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import GroupId, i32
@@ -14,26 +15,6 @@ from headrace.wire.primitives import GroupId, i32
 SHARE = "share"
 SHARE_COORDINATOR = 2
 _AVAILABLE = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ShareMemberRow:
-    """A member of a share group."""
-
-    id: str
-    client_id: str
-    host: str
-    assignment: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShareGroupRow:
-    """A share group as its coordinator describes it."""
-
-    name: str
-    state: str
-    assignor: str
-    members: tuple[ShareMemberRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +38,7 @@ class StoredDeliveries:
 
 def describe_share_groups(
     cluster: Cluster, broker: int, groups: Iterable[str]
-) -> list[ShareGroupRow]:
+) -> list[GroupDescription]:
     """Those of the groups that are share groups; none if the broker has no share groups."""
     from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
     from kio.schema.share_group_describe.v1.response import ShareGroupDescribeResponse
@@ -74,11 +55,12 @@ def describe_share_groups(
         if int(row.error_code) in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             continue
         check(int(row.error_code), f"group {row.group_id!r}", row.error_message)
-        members = tuple(
-            ShareMemberRow(
+        members = (
+            MemberDescription(
                 each.member_id,
                 each.client_id,
                 each.client_host.removeprefix("/"),
+                None,
                 tuple(
                     sorted(
                         TopicPartition(str(topic.topic_name), int(index))
@@ -86,10 +68,21 @@ def describe_share_groups(
                         for index in topic.partitions
                     )
                 ),
+                None,
             )
             for each in row.members
         )
-        found.append(ShareGroupRow(str(row.group_id), row.group_state, row.assignor_name, members))
+        found.append(
+            GroupDescription(
+                str(row.group_id),
+                SHARE,
+                SHARE,
+                row.group_state,
+                row.assignor_name,
+                broker,
+                tuple(sorted(members, key=lambda each: (each.client_id, each.id))),
+            )
+        )
     return found
 
 
