@@ -17,7 +17,7 @@ BENCH_ARGS  ?=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo cluster-up check test endurance lint bench lock install dev tools console clean
+.PHONY: help up down demo cluster-up check test endurance oldspark portable lint bench lock install dev tools console clean
 
 # Tests are compiled once and not in every run, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -57,6 +57,9 @@ endurance: dev tools ## repeat the tests of faults hundreds of times (hours); `m
 
 oldspark: tools ## run the tests that start Spark on the oldest PySpark that is supported
 	@PYTHON="$(PYTHON)" scripts/test-on-pyspark "$(OLDEST_PYSPARK)" $(PYTEST_ARGS)
+
+portable: dev ## run the broker's tests without what only Linux has, as on macOS
+	HEADRACE_PORTABLE=1 $(BIN)/python -m pytest -n 2 tests/broker $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev ## ruff, mypy and the import rules
 	$(BIN)/ruff check .

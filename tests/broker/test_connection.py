@@ -14,7 +14,8 @@ from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, Later
 from headrace.broker.buffers import Buffers
 from headrace.broker.connection import ClientConnection, Limits
-from headrace.broker.poller import READ, Poller
+from headrace.broker.poller import Poller
+from headrace.broker.readiness import READ
 from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.tls_transport import TlsTransport
 from headrace.broker.transport import PlainTransport, Transport

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.broker.poller import READ, WRITE, Poller
+from headrace.broker.poller import Poller
+from headrace.broker.readiness import READ, WRITE
 from headrace.wire.fast import Chunk
 
 LONG_S = 60

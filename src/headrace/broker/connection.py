@@ -20,7 +20,8 @@ from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.broker.buffers import Buffers
 from headrace.broker.partial_frame import PartialFrame
-from headrace.broker.poller import CLOSED, HANGUP, READ, WRITE, Poller
+from headrace.broker.poller import Poller
+from headrace.broker.readiness import CLOSED, HANGUP, READ, WRITE
 from headrace.broker.responses import Responses
 from headrace.broker.setup.log_limit import LogLimit
 from headrace.broker.transport import Transport, Waiting

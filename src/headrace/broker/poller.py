@@ -1,20 +1,20 @@
-"""One epoll for all sockets: hot sockets are served inside `select`, the others by asyncio.
+"""One poll for all sockets: hot sockets are served inside `select`, the others by asyncio.
 
 For each ready descriptor asyncio creates a handle and runs a callback. At 100,000 requests per
 second that costs as much as the requests, so client connections are served where epoll reports
-them; timers, tasks, signals and worker threads stay with asyncio.
+them (`readiness.py`); timers, tasks, signals and worker threads stay with asyncio.
 
 Responses are flushed once per poll so that a client is woken once: waking a client is the largest
 part of the cost of sending.
 """
 
 import math
-import select
 import selectors
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Protocol, TypeAlias, cast
 
+from headrace.broker.readiness import READ, WRITE, new_readiness
 from headrace.wire.fast import Chunk
 
 
@@ -26,17 +26,12 @@ class HasDescriptor(Protocol):
 
 FileObject: TypeAlias = int | HasDescriptor
 
-READ = select.EPOLLIN
-WRITE = select.EPOLLOUT
-HANGUP = select.EPOLLRDHUP
-CLOSED = select.EPOLLHUP | select.EPOLLERR
-"""Both directions are closed: reported whether or not it was asked for."""
 _ROUNDS = 16
 """How often hot sockets are served before timers and tasks run."""
 _TOGETHER = 64
 """How many responses are sent together; with more, clients would be idle for too long."""
-_ASYNCIO_READ = ~select.EPOLLOUT
-_ASYNCIO_WRITE = ~select.EPOLLIN
+_ASYNCIO_READ = ~WRITE
+_ASYNCIO_WRITE = ~READ
 
 
 class Hot(Protocol):
@@ -52,7 +47,7 @@ class Poller(selectors.BaseSelector):
 
     def __init__(self, after_events: Callable[[], bool]) -> None:
         """`after_events` wakes waiting requests and returns whether there were any."""
-        self._epoll = select.epoll()
+        self._readiness = new_readiness()
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._hot: dict[int, Hot] = {}
         self._after_events = after_events
@@ -68,16 +63,16 @@ class Poller(selectors.BaseSelector):
     def add_hot(self, fd: int, hot: Hot, events: int) -> None:
         """Serve `hot` when its descriptor is ready."""
         self._hot[fd] = hot
-        self._epoll.register(fd, events)
+        self._readiness.register(fd, events)
 
     def change_hot(self, fd: int, events: int) -> None:
         """Wait for other events on a hot descriptor."""
-        self._epoll.modify(fd, events)
+        self._readiness.modify(fd, events)
 
     def remove_hot(self, fd: int) -> None:
         """Remove a hot descriptor; call it before closing."""
         del self._hot[fd]
-        self._epoll.unregister(fd)
+        self._readiness.unregister(fd)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Serve hot sockets and return the events for asyncio."""
@@ -90,7 +85,7 @@ class Poller(selectors.BaseSelector):
             timeout = math.ceil(timeout * 1000) / 1000
         ready: list[tuple[selectors.SelectorKey, int]] = []
         for _ in range(_ROUNDS):
-            polled = self._epoll.poll(timeout, len(self._hot) + len(self._keys) + 1)
+            polled = self._readiness.poll(timeout, len(self._hot) + len(self._keys) + 1)
             # With one, nothing waits behind others. A look at the clock is dear for one request.
             self.polled_at = perf_counter() if len(polled) > 1 else 0.0
             self._serve(polled, ready)
@@ -146,12 +141,12 @@ class Poller(selectors.BaseSelector):
         if fd in self._keys:
             raise KeyError(f"descriptor {fd} is already registered")
         key = self._keys[fd] = selectors.SelectorKey(fileobj, fd, events, data)
-        self._epoll.register(fd, _mask(events))
+        self._readiness.register(fd, _mask(events))
         return key
 
     def unregister(self, fileobj: FileObject) -> selectors.SelectorKey:
         key = self._keys.pop(_descriptor(fileobj))
-        self._epoll.unregister(key.fd)
+        self._readiness.unregister(key.fd)
         return key
 
     def modify(
@@ -160,7 +155,7 @@ class Poller(selectors.BaseSelector):
         fd = _descriptor(fileobj)
         key = self._keys[fd]
         if key.events != events:
-            self._epoll.modify(fd, _mask(events))
+            self._readiness.modify(fd, _mask(events))
         key = self._keys[fd] = key._replace(events=events, data=data)
         return key
 
@@ -170,7 +165,7 @@ class Poller(selectors.BaseSelector):
     def close(self) -> None:
         self._keys.clear()
         self._hot.clear()
-        self._epoll.close()
+        self._readiness.close()
 
 
 def _descriptor(fileobj: FileObject) -> int:

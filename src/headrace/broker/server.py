@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,8 @@ ADMIN_PASSWORD_FILE = "HEADRACE_ADMIN_PASSWORD_FILE"
 _END_WITHIN_S = 5.0
 _LOOK_AT_CERTIFICATES_S = 3.0
 _DEFAULT_NODE_ID = 1
+_MACOS_FILES = 10_240
+"""The number of descriptors that macOS allows a process."""
 
 
 class Server:
@@ -464,8 +466,13 @@ def _check_advertised(address: Address) -> None:
 
 def _allow_many_files() -> None:
     """Raise the limit of descriptors to the hard limit; segments and connections need them."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):  # macOS has a lower limit, and gives the hard one as infinite
+        with suppress(ValueError, OSError):
+            wanted = max(soft, _MACOS_FILES)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _all_failed(directories: LogDirectories) -> str:

@@ -5,7 +5,6 @@ broker does, the others have folders in `brokers/` below it; all share the metad
 first. A broker that dies is started again; meanwhile other replicas lead its partitions, if any.
 """
 
-import ctypes
 import logging
 import os
 import signal
@@ -19,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import SettingError
+from headrace.portable import PARENT
 from headrace.settings import Settings
 from headrace.settings.files import format_properties
 from headrace.types import Address
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "brokers"
 _FOLDER_BEFORE_0_2 = "lanes"
-_PR_SET_PDEATHSIG = 1
 _READY = "Headrace is ready on "
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
@@ -209,8 +208,8 @@ class _Child:
         self._started_at = time.monotonic()
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            encoding="utf-8", preexec_fn=_die_with_parent,
-            env={name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
+            encoding="utf-8", process_group=0,  # so that it gets no Ctrl-C of the terminal
+            env=_environment(),
         )  # fmt: skip
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -286,13 +285,13 @@ class _Child:
             self._process.wait()
 
 
+def _environment() -> dict[str, str]:
+    """The variables of a broker, which ends with this process."""
+    own = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    return {**own, PARENT: str(os.getpid())}
+
+
 def _ending(code: int) -> str:
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     return f"exit code {code}"
-
-
-def _die_with_parent() -> None:
-    """In the child: end whenever the parent ends, and ignore its Ctrl-C."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    os.setpgrp()

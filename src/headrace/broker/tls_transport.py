@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from headrace.broker.transport import Waiting, file_too_short
 from headrace.log.slices import Slice
+from headrace.portable import LINUX
 from headrace.wire.fast import Chunk
 
 _RECORD_BYTES = 16 * 1024
@@ -81,7 +82,7 @@ class TlsTransport:
         The kernel collects several records into large segments. Sent one by one they cost the
         broker a quarter more CPU, and the client as well (decision 0056).
         """
-        if sum(map(_size, out)) <= _RECORD_BYTES:
+        if not LINUX or sum(map(_size, out)) <= _RECORD_BYTES:
             return self._drain(out)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         done = self._drain(out)

@@ -11,9 +11,13 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from headrace.log.slices import Slice
+from headrace.portable import LINUX
 from headrace.wire.fast import Chunk
 
 logger = logging.getLogger(__name__)
+
+_MORE = getattr(socket, "MSG_MORE", 0) if LINUX else 0
+"""Tells the kernel that more bytes follow at once."""
 
 Waiting: TypeAlias = deque[Chunk | memoryview]
 """The data that a connection has yet to send, in order."""
@@ -73,7 +77,7 @@ class PlainTransport:
                         out[0] = Slice(chunk.file, chunk.position + sent, chunk.length - sent)
                         continue
                 else:
-                    more = socket.MSG_MORE if len(out) > 1 else 0
+                    more = _MORE if len(out) > 1 else 0
                     sent = self._sock.send(chunk, more)  # type: ignore[arg-type]
                     if sent < len(chunk):  # type: ignore[arg-type]
                         out[0] = memoryview(chunk)[sent:]  # type: ignore[arg-type]

@@ -6,11 +6,13 @@ Commands that start a process bypass Typer, whose import takes longer than their
 
 import importlib
 import os
+import signal
 import sys
 
 from headrace.admin.errors import AdminError
 from headrace.cli.failures import ExitCode, Failure, failure_of
 from headrace.cli.option_table import ProcessCommand
+from headrace.portable import PARENT, end_with
 
 PROCESSES = {
     ("serve",): "headrace.cli.broker.serve",
@@ -29,6 +31,8 @@ def run() -> None:
 
 def main(words: list[str]) -> int:
     """Run one command line and return its exit code."""
+    if parent := os.environ.pop(PARENT, ""):
+        end_with(int(parent), signal.SIGTERM)
     completing = "_HEADRACE_COMPLETE" in os.environ
     wants_help = "--help" in words or "-h" in words
     try:

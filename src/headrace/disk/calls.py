@@ -11,6 +11,7 @@ import threading
 from typing import Protocol, TypeAlias
 
 from headrace.disk.open_files import OpenFiles
+from headrace.portable import LINUX
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Mapped: TypeAlias = bytes | mmap.mmap
@@ -20,11 +21,13 @@ READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 CREATE = os.O_CREAT
 TRUNCATE = os.O_TRUNC
 _COPY_BYTES = 1 << 20
+_SENT_BYTES = 1 << 18
 
 
 # Errors that say that the disk below is broken, and not merely full or short of descriptors.
 _BROKEN = frozenset(
-    (errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESTALE,
+    (errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ESTALE,
+     getattr(errno, "EUCLEAN", errno.EIO),
      errno.ENOTCONN, errno.ESHUTDOWN)
 )  # fmt: skip
 
@@ -116,24 +119,20 @@ def write_file(disk: Disk, path: str, data: Buffer, *, sync: bool) -> None:
         disk.close(fd)
 
 
-def copy_file(disk: Disk, source: str, target: str, length: int) -> None:
-    """Make `target` a copy of the first `length` bytes of a file, durably."""
-    read_fd = disk.open(source, READ_ONLY)
+def copy_file(disk: Disk, source: int, target: str, length: int) -> None:
+    """Make `target` a copy of the first `length` bytes of an open file, durably."""
+    fd = disk.open(target, READ_WRITE | CREATE | TRUNCATE)
     try:
-        write_fd = disk.open(target, READ_WRITE | CREATE | TRUNCATE)
-        try:
-            position = 0
-            while position < length:
-                piece = disk.pread(read_fd, min(_COPY_BYTES, length - position), position)
-                if not piece:
-                    raise OSError(errno.EIO, f"ends at position {position}, not {length}", source)
-                write_fully(disk, write_fd, piece, position)
-                position += len(piece)
-            disk.fdatasync(write_fd)
-        finally:
-            disk.close(write_fd)
+        position = 0
+        while position < length:
+            piece = disk.pread(source, min(_COPY_BYTES, length - position), position)
+            if not piece:
+                raise OSError(errno.EIO, f"the source ends at {position}, not {length}", target)
+            write_fully(disk, fd, piece, position)
+            position += len(piece)
+        disk.fdatasync(fd)
     finally:
-        disk.close(read_fd)
+        disk.close(fd)
 
 
 # Two threads that replace one file take turns: both would write to the same temporary one.
@@ -180,6 +179,23 @@ def read_file(disk: Disk, path: str) -> bytes:
         disk.close(fd)
 
 
+def _send_by_copy(socket: int, fd: int, position: int, length: int, /) -> int:
+    """Send a range of a file: sendfile of other systems differs from that of Linux."""
+    piece = os.pread(fd, min(length, _SENT_BYTES), position)
+    return os.write(socket, piece) if piece else 0
+
+
+def _sync_all(fd: int, /) -> None:
+    """Bring a file to the disk; macOS leaves it in the cache of the drive without F_FULLFSYNC."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(fd)
+
+
+sync_data = os.fdatasync if LINUX else _sync_all
+
+
 class RealDisk:
     """The machine's file system."""
 
@@ -190,9 +206,9 @@ class RealDisk:
 
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
-    sendfile = staticmethod(os.sendfile)
+    sendfile = staticmethod(os.sendfile if LINUX else _send_by_copy)
     pwrite = staticmethod(os.pwrite)
-    fdatasync = staticmethod(os.fdatasync)
+    fdatasync = staticmethod(sync_data)
     ftruncate = staticmethod(os.ftruncate)
 
     def open(self, path: str, flags: int) -> int:

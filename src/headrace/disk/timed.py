@@ -1,12 +1,11 @@
 """The machine's disk, with the durations of its syncs."""
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from headrace.disk.calls import RealDisk
+from headrace.disk.calls import RealDisk, sync_data
 from headrace.disk.open_files import OpenFiles
 from headrace.prometheus import Histogram
 
@@ -21,9 +20,9 @@ class TimedDisk(RealDisk):
         self.sync_seconds = Histogram()
         self._lock = threading.Lock()
 
-    def fdatasync(self, fd: int, /) -> None:  # type: ignore[override]
+    def fdatasync(self, fd: int, /) -> None:
         with self._timed():
-            os.fdatasync(fd)
+            sync_data(fd)
 
     def sync_folder(self, path: str) -> None:
         with self._timed():

@@ -15,7 +15,7 @@ import stat
 
 from headrace.pipelines.worker_memory import REUSED
 
-OPEN_FILES = "/proc/self/fd"
+OPEN_FILES = "/dev/fd"
 
 
 class SentToTasks:

@@ -11,11 +11,15 @@ import logging
 import os
 import ssl
 import stat
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from headrace.errors import SettingError
+from headrace.portable import LINUX
 from headrace.security.key_stores import (
     FileStamp,
     KeyStore,
@@ -443,16 +447,32 @@ def _suites(settings: SettingValues) -> tuple[str, bool]:
 
 
 def _load_chain(context: ssl.SSLContext, keys: KeyStore) -> None:
-    # Python's ssl module reads files only; this file exists in memory only.
-    file = os.memfd_create("key-store")
     try:
-        os.write(file, keys.pem.encode())
-        # Without a callback OpenSSL would prompt for a password on the terminal.
-        context.load_cert_chain(f"/proc/self/fd/{file}", password=lambda: keys.password)
+        with _file_of(keys) as path:
+            # Without a callback OpenSSL would prompt for a password on the terminal.
+            context.load_cert_chain(path, password=lambda: keys.password)
     except ssl.SSLError as error:
         why = "the private key does not belong to the certificate"
         if error.reason not in _MISMATCHES:
             why = f"the private key cannot be read (is ssl.key.password right?): {error.reason}"
         raise SettingError(f"{keys.origin}: {why}") from error
-    finally:
-        os.close(file)
+
+
+@contextmanager
+def _file_of(keys: KeyStore) -> Iterator[str]:
+    """A file with the key and the certificates, as Python's ssl module reads nothing else.
+
+    On Linux it exists in memory only; elsewhere only the own user can read it for that moment.
+    """
+    if LINUX:
+        file = os.memfd_create("key-store")
+        try:
+            os.write(file, keys.pem.encode())
+            yield f"/proc/self/fd/{file}"
+        finally:
+            os.close(file)
+        return
+    with tempfile.NamedTemporaryFile() as temporary:
+        temporary.write(keys.pem.encode())
+        temporary.flush()
+        yield temporary.name

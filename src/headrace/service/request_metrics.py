@@ -49,9 +49,10 @@ class RequestMetrics:
         memory = process.memory()
         for name, kind, doc, value in (
             ("cpu_seconds_total", "counter", "CPU time of the process.", time.process_time()),
-            ("resident_memory_bytes", "gauge", "Resident memory.", memory.resident),
-            ("virtual_memory_bytes", "gauge", "Address space.", memory.virtual),
+            ("resident_memory_bytes", "gauge", "Resident memory.", memory and memory.resident),
+            ("virtual_memory_bytes", "gauge", "Address space.", memory and memory.virtual),
             ("open_fds", "gauge", "Open files and sockets.", max(process.open_files())),
             ("start_time_seconds", "gauge", "Start in seconds since 1970.", self._started_at),
         ):
-            yield from [*head(f"process_{name}", kind, doc), line(f"process_{name}", "", value)]
+            if value is not None:
+                yield from [*head(f"process_{name}", kind, doc), line(f"process_{name}", "", value)]

@@ -5,6 +5,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 
 from headrace import __version__, process
 from headrace.broker.metrics.values import Labels, Metrics
@@ -15,6 +16,12 @@ _LOOK_S = 0.25
 _DELAY_BOUNDS_S = (
     0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
+
+
+def _memory(place: int) -> list[tuple[Labels, float]]:
+    """One of the figures of memory; nothing if the system does not tell it."""
+    found = process.memory()
+    return [] if found is None else [((), found[place])]
 
 
 class ProcessMetrics:
@@ -29,8 +36,8 @@ class ProcessMetrics:
         metrics.set("process_start_time_seconds", process.started_at())
         metrics.set("process_max_fds", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         metrics.watch("process_cpu_seconds_total", time.process_time)
-        metrics.watch("process_virtual_memory_bytes", lambda: process.memory().virtual)
-        metrics.watch("process_resident_memory_bytes", lambda: process.memory().resident)
+        for place, kind in enumerate(("virtual", "resident")):
+            metrics.watch_series(f"process_{kind}_memory_bytes", partial(_memory, place))
         metrics.watch("process_open_fds", lambda: self._open_files)
         metrics.watch_series("headrace_event_loop_delay_seconds", self._delay)
         metrics.prepare(self._count_files)

@@ -16,7 +16,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.broker.poller import READ, WRITE, Poller
+from headrace.broker.poller import Poller
+from headrace.broker.readiness import READ, WRITE
 from headrace.broker.setup.client_hello import (
     MOST_BYTES,
     RefusedHello,

@@ -1,10 +1,8 @@
 """A SQL server for one session of the prompt, if none responds."""
 
 import contextlib
-import ctypes
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -12,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headrace.cli.failures import ExitCode, Failure
+from headrace.portable import PARENT
 
-PR_SET_PDEATHSIG = 1
 STARTS_WITHIN_S = 120.0
 STOPS_WITHIN_S = 60.0
 LOG_FILE = "server.log"
@@ -37,7 +35,7 @@ def own_server(folder: Path, options: Sequence[str]) -> Iterator[str]:
             text=True,
             # Ctrl-C at the prompt is not for the server.
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            env={**os.environ, PARENT: str(os.getpid())},
         )
     try:
         yield _address(process, log)
@@ -48,11 +46,6 @@ def own_server(folder: Path, options: Sequence[str]) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _end_with_parent() -> None:
-    """Have the kernel end the server if the prompt is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _address(process: subprocess.Popen[str], log: Path) -> str:

@@ -4,7 +4,6 @@ The broker starts it when there is a job and closes its input when there is none
 priority, and it ends with its broker: two processes that write the same files would damage them.
 """
 
-import ctypes
 import gc
 import os
 import signal
@@ -13,22 +12,14 @@ import sys
 from headrace.disk import RealDisk
 from headrace.log.compaction.compaction import compact
 from headrace.log.compaction.job import decode_job, encode_answer
+from headrace.portable import end_with
 
 _NICENESS = 10
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when the broker ends (PR_SET_PDEATHSIG)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # the broker had ended before
 
 
 def main(parent: int) -> None:
     """Serve until the input ends."""
-    _die_with(parent)
+    end_with(parent, signal.SIGKILL)
     os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the broker too
     gc.freeze()
