@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from inspect import iscoroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from kio.schema.share_acknowledge.v2 import request as acknowledge
@@ -20,8 +20,12 @@ from headrace.apis.shares.share_fetch import share_fetch
 from headrace.apis.shares.share_group_heartbeat import share_group_heartbeat
 from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import GroupId, TopicName, i8, i32, i64
 from tests.apis.one_broker import NOW, OneBroker
+
+if TYPE_CHECKING:
+    from headrace.security.guard import Permissions
 
 GROUP = "workers"
 ACCEPT, RENEW = 1, 4
@@ -294,6 +298,32 @@ def test_a_deleted_group_leaves_no_state(run: Run) -> None:
         assert not any(states)
         await here.beat("a", 0)
         assert await here.acquired("a", 0) == [(0, 3, 1)], "a new group begins again"
+
+    run(scenario)
+
+
+class MayNotRead:
+    """The permissions of a client that may not read topics."""
+
+    def allows(
+        self, operation: AclOperation, kind: ResourceType, name: str, silent: bool = False
+    ) -> bool:
+        return (operation, kind) != (AclOperation.READ, ResourceType.TOPIC)
+
+
+def test_a_client_that_may_not_read_the_topic_gets_no_records(run: Run) -> None:
+    async def scenario(here: ShareBroker) -> None:
+        here.broker.append("jobs", [NOW] * 2)
+        await here.beat("a", 0)
+        denied = here.callers["b"] = Caller("127.0.0.1:2")
+        denied.permissions = cast("Permissions", MayNotRead())
+        response = await here.fetch("b", 0)
+        (row,) = response.responses[0].partitions
+        assert row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (row.records, row.acquired_records) == (b"", ())
+        error = await here.acknowledge("b", 1, (0, 0, ACCEPT))
+        assert error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await here.acquired("a", 0) == [(0, 1, 1)]
 
     run(scenario)
 

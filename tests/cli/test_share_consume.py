@@ -53,6 +53,12 @@ def test_records_are_accepted_released_rejected_and_described(
     assert (
         run("consume", topic, "--share", group, "--count", "1", "--json").rows()[0]["offset"] == 3
     )
+    reset = run(
+        "groups", "reset-offsets", group, "--topic", topic, "--to-offset", "1", "--yes", "--json"
+    )
+    assert reset.code == 0, reset.err
+    again = run("consume", topic, "--share", group, "--count", "3")
+    assert again.text == "job-1\njob-2\njob-3\n"
     assert run("groups", "delete", group, "--yes").code == 0
 
 

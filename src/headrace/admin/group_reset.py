@@ -16,6 +16,7 @@ from headrace.admin.group_view import (
     describe,
     missing_group,
 )
+from headrace.admin.share_groups import SHARE, alter_share_offsets, share_offsets
 from headrace.admin.topics import existing_topics
 from headrace.client.cluster import Cluster
 from headrace.client.groups import Committed, commit_offsets
@@ -89,7 +90,15 @@ def plan_reset(
     group = describe(cluster, [name])[name]
     if not group.exists and (scopes is None or isinstance(target, Shift)):
         raise missing_group(cluster, name)
-    committed = committed_offsets(cluster, name)
+    if group.exists and group.type == SHARE:
+        starts = share_offsets(cluster, name)
+        committed = {
+            (at.topic, at.partition): one.start
+            for at, one in starts.items()
+            if one.start is not None
+        }
+    else:
+        committed = committed_offsets(cluster, name)
     chosen = (
         partitions_read(cluster, committed) if scopes is None else partitions_in(cluster, scopes)
     )
@@ -116,6 +125,10 @@ def apply_reset(cluster: Cluster, plan: ResetPlan) -> None:
     """Commit the offsets that differ; AdminError GROUP_IN_USE if the group has members."""
     check_unused(plan.group, RESET_NEEDS_NO_MEMBERS)
     name = plan.group.name
+    if plan.group.type == SHARE:
+        different = {TopicPartition(one.topic, one.partition): one.after for one in plan.different}
+        alter_share_offsets(cluster, name, different)
+        return
     rows = {
         TopicPartition(each.topic, each.partition): Committed(each.after) for each in plan.different
     }

@@ -1,8 +1,8 @@
-"""Share groups: their members, start offsets and lag, and the stored deliveries of records."""
+"""Share groups: members, start offsets and lag, and the stored deliveries of records."""
 
 import base64
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.client.cluster import GROUP, Cluster
@@ -10,7 +10,7 @@ from headrace.client.errors import UnsupportedVersion, check
 from headrace.client.groups import GroupDescription, MemberDescription
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
-from headrace.wire.primitives import GroupId, i32
+from headrace.wire.primitives import GroupId, TopicName, i32, i64
 
 SHARE = "share"
 SHARE_COORDINATOR = 2
@@ -152,3 +152,42 @@ def stored_deliveries(
         sum(one.last_offset - one.first_offset + 1 for one in released if one.delivery_count > 0),
         max((int(one.delivery_count) for one in found.state_batches), default=0),
     )
+
+
+def alter_share_offsets(
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Set start offsets of a share group that has no members, with retries."""
+    from kio.schema.alter_share_group_offsets.v0.request import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsRequestPartition,
+        AlterShareGroupOffsetsRequestTopic,
+    )
+    from kio.schema.alter_share_group_offsets.v0.response import AlterShareGroupOffsetsResponse
+
+    topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
+    for at, offset in offsets.items():
+        row = AlterShareGroupOffsetsRequestPartition(
+            partition_index=i32(at.partition), start_offset=i64(offset)
+        )
+        topics.setdefault(at.topic, []).append(row)
+    request = AlterShareGroupOffsetsRequest(
+        group_id=GroupId(group),
+        topics=tuple(
+            AlterShareGroupOffsetsRequestTopic(topic_name=TopicName(name), partitions=tuple(rows))
+            for name, rows in topics.items()
+        ),
+    )
+    what = f"start offsets of group {group!r}"
+
+    def attempt() -> None:
+        answer = cluster.ask(
+            request, AlterShareGroupOffsetsResponse, cluster.coordinator(GROUP, group)
+        )
+        check(int(answer.error_code), what, answer.error_message)
+        for topic in answer.responses:
+            for row in topic.partitions:
+                where = f"{what}: {topic.topic_name}-{row.partition_index}"
+                check(int(row.error_code), where, row.error_message)
+
+    cluster.retry(what, attempt)

@@ -7,8 +7,9 @@ by the names of their fields, which are nearly always the same in request and re
 from headrace.errors import KafkaError
 from headrace.wire import codec, codec_fields
 
-_WITHOUT_ITEMS = frozenset({13, 47, 55})
-"""LeaveGroup, OffsetDelete and DescribeQuorum: a top-level error has no items."""
+_WITHOUT_ITEMS = frozenset({13, 47, 55, 78, 79})
+"""LeaveGroup, OffsetDelete, DescribeQuorum, ShareFetch, ShareAcknowledge: a top-level error has no
+items."""
 
 _OTHER_NAMES = {
     "coordinators": ("coordinator_keys",),
