@@ -234,6 +234,25 @@ def test_a_waiting_fetch_is_woken_by_new_records(run: Run) -> None:
     run(scenario)
 
 
+def test_each_of_the_waiting_members_gets_its_part_of_a_batch(run: Run) -> None:
+    async def scenario(here: ShareBroker) -> None:
+        for member in "abc":
+            await here.beat(member, 0)
+            await here.fetch(member, 0)
+        waiting = [
+            asyncio.ensure_future(
+                here.acquired(member, 1, max_wait=WAIT, max_records=1, share_acquire_mode=1)
+            )
+            for member in "abc"
+        ]
+        await asyncio.sleep(0.1)
+        here.broker.append("jobs", [NOW] * 3)
+        here.broker.services.waiting_fetches.wake()
+        assert sorted(await asyncio.gather(*waiting)) == [[(at, at, 1)] for at in range(3)]
+
+    run(scenario)
+
+
 def test_a_waiting_fetch_is_woken_by_records_that_another_member_loses(run: Run) -> None:
     async def scenario(here: ShareBroker) -> None:
         here.broker.append("jobs", [NOW, NOW])

@@ -142,10 +142,29 @@ async def _fetch(
     """Acquire records; wait for them if there are none."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max_wait_ms / 1000
+    idle: list[LedSharePartition] = []
+    try:
+        return await _fetch_until(services, request, context, session, deadline, idle)
+    finally:
+        for led in idle:
+            led.read_again()  # there may be more, for the next member
+
+
+async def _fetch_until(
+    services: Services,
+    request: ShareFetchRequest,
+    context: RequestContext,
+    session: ShareSession,
+    deadline: float,
+    idle: list[LedSharePartition],
+) -> _Fetched:
+    """The same until a deadline; `idle` becomes the share partitions that it waited for."""
+    loop = asyncio.get_running_loop()
     while True:
-        found, idle = _try(services, request, context, session)
+        found, empty = _try(services, request, context, session)
         if found or not session.partitions or loop.time() >= deadline:
             return found
+        idle[:] = empty
         await _wait(idle, deadline)
         failed = {
             (led.key.topic_id, led.key.partition): _unreadable(led.error)

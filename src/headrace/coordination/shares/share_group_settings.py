@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.cluster.image import Image
 from headrace.settings import Settings, group_value
 
 _DURATION = re.compile(
@@ -28,9 +28,8 @@ class ShareGroupSettings:
     renews: bool
 
     @classmethod
-    def of(cls, settings: Settings, image: Image, group_id: str) -> ShareGroupSettings:
-        """The settings of a group."""
-        configs = image.group_configs.get(group_id, {})
+    def of(cls, settings: Settings, configs: Mapping[str, str]) -> ShareGroupSettings:
+        """The settings of a group with these configs."""
 
         def number(name: str) -> int:
             value = group_value(settings, configs, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -51,6 +51,8 @@ _CHUNK_BYTES = 256 * 1024
 """How much of a log is read at a time; more only if there are too few records in it."""
 _MAX_PARTITION_BYTES = 1024 * 1024
 _HIGH_WATERMARK_PAUSE_S = 0.05
+_NO_CONFIGS: Mapping[str, str] = {}
+_MOST_KNOWN = 1000
 
 _STALE = frozenset(
     {
@@ -123,7 +125,17 @@ class LedSharePartition:
         return self if self.waiting else None
 
     def read_again(self) -> None:
-        """Let all waiting fetches look for records."""
+        """Let the fetch that has waited longest look for records.
+
+        It lets the next one look when it has ended. So a batch does not wake all members.
+        """
+        for future in self.waiting:
+            if not future.done():
+                future.set_result(None)
+                return
+
+    def wake_all(self) -> None:
+        """Let all waiting fetches end or look elsewhere."""
         for future in self.waiting:
             if not future.done():
                 future.set_result(None)
@@ -163,11 +175,21 @@ class SharePartitions:
         self._search = search
         self._tasks = tasks
         self._led: dict[SharePartitionKey, LedSharePartition] = {}
+        self._known_settings: dict[str, tuple[Mapping[str, str], ShareGroupSettings]] = {}
+        """Settings of groups, with the configs that they were made from."""
         metadata.listeners.append(self._follow)
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
         """The settings of a group."""
-        return ShareGroupSettings.of(self._settings, self._metadata.image, group_id)
+        configs = self._metadata.image.group_configs.get(group_id, _NO_CONFIGS)
+        known = self._known_settings.get(group_id)
+        if known is not None and known[0] is configs:
+            return known[1]
+        found = ShareGroupSettings.of(self._settings, configs)
+        if len(self._known_settings) >= _MOST_KNOWN:
+            self._known_settings.clear()
+        self._known_settings[group_id] = configs, found
+        return found
 
     # ---------------------------------------------------------------------------------- finding
 
@@ -377,10 +399,13 @@ class SharePartitions:
             self.drop_if_unused(led)
 
     async def _store_changes(self, led: LedSharePartition, state: SharePartition) -> None:
+        most = self.settings_of(led.key.group_id).max_locks
+        was_full = False
         while state.must_write and not led.closed:
             write = state.begin_write()
             waiting, led.acknowledged = led.acknowledged, []
             error = await self._write(led, write)
+            was_full = was_full or state.next_offset(most) is None
             state.end_write(error is None, self._now_ms())
             for future in waiting:
                 if not future.done():
@@ -390,7 +415,9 @@ class SharePartitions:
                 if error.code in _STALE:
                     self._close(led)
         led.storing = False
-        led.read_again()
+        offset = state.next_offset(most)
+        if offset is not None and (was_full or offset < state.end):
+            led.read_again()  # accepted records alone give waiting members nothing to do
         self._arm(led)
         self.drop_if_unused(led)
 
@@ -432,7 +459,7 @@ class SharePartitions:
             if not future.done():
                 future.set_result(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         led.acknowledged = []
-        led.read_again()
+        led.wake_all()
 
     def _follow(self, _old: Image, _new: Image) -> None:
         """Drop the share partitions that other brokers lead now."""
