@@ -3,6 +3,7 @@
 The same program and the same checks run against Apache Kafka.
 """
 
+import re
 import subprocess
 import time
 from collections import Counter, defaultdict
@@ -22,6 +23,8 @@ from kio.schema.types import GroupId
 
 from headrace.client.config import ClientConfig
 from headrace.client.connection import Connection
+from headrace.coordination.coordinator_topic import java_hash
+from headrace.coordination.streams_records import STREAMS_KEY_TYPES
 from headrace.types import Address
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.headrace_broker import HeadraceBroker
@@ -56,11 +59,12 @@ SETTINGS = {
 class Instance:
     """A process of the application."""
 
-    def __init__(self, bootstrap: str, folder: Path, number: int) -> None:
+    def __init__(self, bootstrap: str, folder: Path, number: int, *options: str) -> None:
+        """`options` are the application id, the protocol and the topic of the results."""
         self._output: IO[bytes] = (folder / f"instance-{number}.txt").open("wb")
         self._path = folder / f"instance-{number}.txt"
         self._process = subprocess.Popen(
-            ["java", *QUICK_START, "-cp", f"{jars()}/*", str(PROGRAM), bootstrap, APPLICATION,
+            ["java", *QUICK_START, "-cp", f"{jars()}/*", str(PROGRAM), bootstrap, *options,
              str(folder / f"state-{number}"), f"127.0.0.1:{9000 + number}"],
             stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.STDOUT,
         )  # fmt: skip
@@ -93,8 +97,9 @@ class Instance:
 class Application:
     """The application on a broker: its instances, its input and its results."""
 
-    def __init__(self, broker: HeadraceBroker | ApacheKafka, folder: Path) -> None:
+    def __init__(self, broker: HeadraceBroker | ApacheKafka, folder: Path, *options: str) -> None:
         self.broker = broker
+        self._options = options
         self._folder = folder
         self._started = 0
         self.running: list[Instance] = []
@@ -103,7 +108,7 @@ class Application:
 
     def start(self) -> Instance:
         self._started += 1
-        instance = Instance(self.broker.bootstrap, self._folder, self._started)
+        instance = Instance(self.broker.bootstrap, self._folder, self._started, *self._options)
         self.running.append(instance)
         return instance
 
@@ -137,7 +142,7 @@ class Application:
             }
         )
         try:
-            consumer.assign([TopicPartition("totals", 0, 0)])
+            consumer.assign([TopicPartition(self._options[-1], 0, 0)])
             while True:
                 message = consumer.poll(WAIT_S)
                 assert message is not None, "no answer"
@@ -216,7 +221,7 @@ def application(
     with broker:
         create_topic(broker.bootstrap, "lines", PARTITIONS)
         create_topic(broker.bootstrap, "totals")
-        found = Application(broker, folder)
+        found = Application(broker, folder, APPLICATION, "streams", "totals")
         yield found
         found.stop()
 
@@ -273,6 +278,16 @@ def test_kafkas_tool_describes_the_group(application: Application) -> None:
     assert topics == {"lines": PARTITIONS, REPARTITION: PARTITIONS}, offsets
 
 
+def test_kafkas_tool_reads_the_records_of_the_group(application: Application) -> None:
+    index = java_hash(APPLICATION) % int(SETTINGS["offsets.topic.num.partitions"])
+    folder = application.broker.partition_folder("__consumer_offsets", index)
+    files = ",".join(map(str, sorted(folder.glob("*.log"))))
+    text = run_tool("kafka-dump-log", "--offsets-decoder", "--files", files).stdout
+    found = {int(kind) for kind in re.findall(r'"type":"?(\d+)', text)}
+    assert found >= STREAMS_KEY_TYPES, text[-4000:]
+    assert f'"stateChangelogTopics":[{{"name":"{CHANGELOG}"' in text, text[-4000:]
+
+
 def test_kafkas_tool_deletes_the_empty_group_with_its_internal_topics(
     application: Application,
 ) -> None:
@@ -287,3 +302,16 @@ def test_kafkas_tool_deletes_the_empty_group_with_its_internal_topics(
                      "--input-topic", "lines")  # fmt: skip
     application.tool("--delete", "--group", APPLICATION)
     assert application.tool("--list").split() == []
+
+
+def test_the_classic_protocol_counts_the_same_words(
+    application: Application, tmp_path: Path
+) -> None:
+    create_topic(application.broker.bootstrap, "classic-totals")
+    classic = Application(application.broker, tmp_path, "classic", "classic", "classic-totals")
+    classic.words.update(application.words)
+    try:
+        classic.start()
+        classic.until_counted()
+    finally:
+        classic.stop()

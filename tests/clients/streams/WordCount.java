@@ -10,19 +10,19 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Counts words exactly once with the streams group protocol, until its standard input ends.
+ * Counts words exactly once, until its standard input ends.
  *
- * Arguments: bootstrap servers, application id, state folder, address for interactive queries. Each
- * line of standard output is a state of the client.
+ * Arguments: bootstrap servers, application id, group protocol, topic of the results, state folder,
+ * address for interactive queries. Each line of standard output is a state of the client.
  */
 public class WordCount {
     public static void main(String[] arguments) throws Exception {
         Properties properties = new Properties();
         properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         properties.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
-        properties.put(StreamsConfig.STATE_DIR_CONFIG, arguments[2]);
-        properties.put(StreamsConfig.APPLICATION_SERVER_CONFIG, arguments[3]);
-        properties.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, "streams");
+        properties.put(StreamsConfig.STATE_DIR_CONFIG, arguments[4]);
+        properties.put(StreamsConfig.APPLICATION_SERVER_CONFIG, arguments[5]);
+        properties.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, arguments[2]);
         properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         properties.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
@@ -36,7 +36,7 @@ public class WordCount {
             .groupBy((key, word) -> word, Grouped.as("words"))
             .count(Materialized.as(Stores.inMemoryKeyValueStore("counts")))
             .toStream()
-            .to("totals", Produced.with(Serdes.String(), Serdes.Long()));
+            .to(arguments[3], Produced.with(Serdes.String(), Serdes.Long()));
         properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         properties.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
 

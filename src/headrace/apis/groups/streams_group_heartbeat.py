@@ -31,7 +31,7 @@ from headrace.coordination.groups.streams.streams_group import (
     StreamsHeartbeat,
     StreamsHeartbeatReply,
 )
-from headrace.coordination.groups.streams.streams_member import JOINING, LEAVING
+from headrace.coordination.groups.streams.streams_member import JOINING
 from headrace.coordination.groups.streams.tasks import (
     TaskId,
     TaskSets,
@@ -63,6 +63,8 @@ from headrace.wire.primitives import (
 )
 
 _ERRORS_SHOWN = 3
+_LEAVING_FOR_NOW = -2
+"""The epoch of a static member that leaves temporarily; there are no static members."""
 
 
 def streams_group_heartbeat(
@@ -150,17 +152,22 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     if request.member_epoch == JOINING:
         if to_milliseconds(request.rebalance_timeout) == -1:
             raise _invalid("RebalanceTimeoutMs must be provided in first request.")
-        if any(owned):
-            raise _invalid("ActiveTasks and StandbyTasks must be empty when (re-)joining.")
+        for kind, tasks in (("ActiveTasks", owned[0]), ("StandbyTasks", owned[1])):
+            if tasks is None or tasks:
+                raise _invalid(f"{kind} must be empty when (re-)joining.")
         if request.topology is None:
             raise _invalid("Topology must be non-null when (re-)joining.")
         _check_topology(request.topology)
-    elif request.topology is not None:
-        raise _invalid("Topology can only be provided when (re-)joining.")
-    elif request.member_epoch < LEAVING:
-        raise _invalid(f"MemberEpoch is {request.member_epoch}, but must be at least -1.")
+    elif request.member_epoch == _LEAVING_FOR_NOW:
+        raise _invalid("InstanceId can't be null.")
+    elif request.member_epoch < _LEAVING_FOR_NOW:
+        raise _invalid(
+            f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
+        )
     if any(tasks is None for tasks in owned) and any(tasks is not None for tasks in owned):
         raise _invalid("If one task-type is non-null, all must be non-null.")
+    if request.member_epoch != JOINING and request.topology is not None:
+        raise _invalid("Topology can only be provided when (re-)joining.")
 
 
 def _check_topology(topology: requests.Topology) -> None:

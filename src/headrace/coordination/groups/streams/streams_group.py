@@ -551,9 +551,12 @@ def heartbeat(
             return found.depart(beat, token)
         return found.beat(beat, token, now_ms)
     replaces = isinstance(found, ClassicGroup) and found.is_empty()
+    if found is None and beat.epoch != JOINING:
+        name = "Group" if beat.epoch == LEAVING else "Streams group"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{name} {beat.group_id} not found.")
     if beat.epoch != JOINING or not (found is None or replaces):
-        why = "not found" if found is None else f"is not a {STREAMS} group"
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {why}.")
+        why = f"Group {beat.group_id} is not a {STREAMS} group."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
     group = StreamsGroup(beat.group_id, shard)
     outcome = group.beat(beat, token, now_ms)
     if found is not None:
