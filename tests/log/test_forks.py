@@ -20,6 +20,7 @@ from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.markers import encode_marker
+from tests.log.compacting import COMPACT, compacted, put, seal
 from tests.log.samples import (
     NOW,
     ORDERS,
@@ -272,6 +273,68 @@ def test_a_fork_survives_the_deletion_of_its_parent() -> None:
     assert contents(open_directory(disk).get(FORK, fork_settings(45))) == expected
 
 
+def with_keys(disk: Disk) -> Log:
+    """A log whose first segments have only old values."""
+    log = open_directory(disk).create(ORDERS, ORDERS_ID, COMPACT)
+    for number in range(30):
+        put(log, (b"%d" % (number % 4), b"%d" % number * 20), (b"x", b"%d" % number))
+    seal(log)
+    return log
+
+
+def fork_with(parent: Log, cut: int, settings: LogSettings) -> Log:
+    plan = plan_fork(parent, cut)
+    assert plan is not None
+    given = fork_settings(cut, settings)
+    return adopted(build_fork(plan, directory_of(parent), FORK, FORK_ID, given), FORK)
+
+
+def test_compaction_of_one_does_not_change_the_other() -> None:
+    for of_parent in (True, False):
+        disk = MemoryDisk()
+        parent = with_keys(disk)
+        log = fork_with(parent, 41, COMPACT)
+        log.transactions.stable_below(log.end_offset)
+        changed, other = (parent, log) if of_parent else (log, parent)
+        before, expected = contents(changed), contents(other)
+        compacted(changed)
+        remove_dropped(changed)
+        assert len(contents(changed)) < len(before)
+        assert contents(other) == expected
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+@pytest.mark.parametrize("cut", [20, 31, 60])
+def test_a_compacted_parent_can_be_forked(cut: int, policy: str) -> None:
+    disk = MemoryDisk()
+    parent = with_keys(disk)
+    directory = directory_of(parent)
+    directory.checkpoints.set_cleaned_to(ORDERS, compacted(parent).clean_to)
+    settings = replace(COMPACT, cleanup_policy=frozenset({policy}))
+    log = fork_with(parent, cut, settings)
+    expected = below(parent, cut)
+    assert (contents(log), log.end_offset) == (expected, cut)
+    assert append(log, batch(1)) == cut
+    log.flush()
+    directory.checkpoint()
+    disk.kill()
+    # Without this file the whole log is scanned; the gaps are not damage.
+    disk.remove(f"{ROOT}/{FORK}/leader-epoch-checkpoint")
+    again = open_directory(disk).get(FORK, fork_settings(cut, settings))
+    assert again.holes == []
+    assert contents(again)[:-1] == expected
+
+
+def test_a_plan_is_useless_after_a_compaction() -> None:
+    disk = MemoryDisk()
+    parent = with_keys(disk)
+    plan = plan_fork(parent, 60)
+    assert plan is not None
+    compacted(parent)
+    with pytest.raises(ParentChanged):
+        build_fork(plan, directory_of(parent), FORK, FORK_ID, fork_settings(60))
+
+
 @pytest.mark.parametrize("end", [0, 10, 20, 30, 43])
 def test_truncation_into_the_shared_part_does_not_change_the_other(end: int) -> None:
     for of_parent in (True, False):
@@ -296,7 +359,7 @@ def test_truncation_into_the_shared_part_does_not_change_the_other(end: int) -> 
         assert contents(opened[changed.partition])[:-1] == kept
 
 
-def test_recovery_copies_a_shared_file_before_it_cuts_or_extends_it() -> None:
+def test_recovery_copies_a_shared_file_that_becomes_the_last_one() -> None:
     disk = MemoryDisk()
     parent = filled(disk)
     log = fork(parent, 45)
@@ -310,9 +373,14 @@ def test_recovery_copies_a_shared_file_before_it_cuts_or_extends_it() -> None:
             disk.remove(f"{ROOT}/{FORK}/{name}")
     disk.remove(f"{ROOT}/.kafka_cleanshutdown")
     disk.remove(f"{ROOT}/recovery-point-offset-checkpoint")
+    shared = f"{ROOT}/{ORDERS}/{linked[-1]}"
+    before = disk.content(shared)
     directory = open_directory(disk)
-    again = directory.get(FORK, fork_settings(45))
+    # Larger segments than before: the next record goes to the last file.
+    again = directory.get(FORK, fork_settings(45, replace(SMALL, segment_bytes=1 << 20)))
     append(again, batch(1, value=b"different"), epoch=9)
+    assert again.segments[-1].base_offset == int(linked[-1][:20])
+    assert disk.content(shared) == before
     assert contents(directory.get(ORDERS, SMALL)) == of_parent
 
 

@@ -463,7 +463,7 @@ def own_file(segment: Segment, length: int) -> None:
     disk, path = files.disk, files.path(LOG)
     if disk.links(path) == 1:
         return
-    copy_file(disk, path, path + ".tmp", length)
+    copy_file(disk, segment.opened().fd, path + ".tmp", length)
     disk.rename(path + ".tmp", path)
     disk.sync_folder(files.folder)
     segment.release()  # slices keep the shared file open

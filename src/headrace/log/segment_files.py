@@ -21,7 +21,7 @@ DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 ALL_SUFFIXES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 linking = threading.Lock()
-"""Held while a file gets a second name, and while a log announces that it will be truncated."""
+"""Held while a fork takes a file of its parent, and while the parent's log replaces files."""
 
 
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:

@@ -22,6 +22,7 @@ from headrace.log.segment_files import (
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    linking,
     remove_if_there,
     segment_path,
 )
@@ -48,12 +49,13 @@ def put_in_place(log: "Log", old: Sequence[Segment], size: int, aborted: Iterabl
     base = old[0].base_offset
     fresh = Segment(log.disk, log.folder, base, size, log.settings.index_interval_bytes)
     fresh.seal()
-    try:
-        garbage = swap_files(log.disk, old)
-        remove_snapshots(log.disk, log.folder, [segment.base_offset for segment in old[1:]])
-    except OSError as error:
-        raise log.availability.fail(f"compacting {log.folder} failed: {error}") from error
-    log.segments.exchange(old, fresh)
+    with linking:
+        try:
+            garbage = swap_files(log.disk, old)
+            remove_snapshots(log.disk, log.folder, [segment.base_offset for segment in old[1:]])
+        except OSError as error:
+            raise log.availability.fail(f"compacting {log.folder} failed: {error}") from error
+        log.segments.exchange(old, fresh)
     log.durability.names = True
     if log.owner is not None:
         log.owner.removal.remove_later(garbage, log.settings.file_delete_delay_ms)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.disk import Disk, copy_file, sync_file, write_fully
+from headrace.disk import READ_ONLY, Disk, copy_file, sync_file, write_fully
 from headrace.log.checkpoints import PARTITION_METADATA, write_epochs, write_topic_id
 from headrace.log.damage import read_holes, write_holes
 from headrace.log.data_folder import remove_tree
@@ -138,54 +138,62 @@ class _Builder:
     def _link_segments(self) -> None:
         plan, disk = self._plan, self._disk
         names = set(disk.list_folder(plan.folder))
-        for base in plan.linked:
+        for segment in plan.linked:
+            base = segment.base_offset
             for suffix in ALL_SUFFIXES:
-                source = segment_path(plan.folder, base, suffix)
-                target = segment_path(self._folder, base, suffix)
-                if suffix == LOG or source.rpartition("/")[2] in names:
-                    self._link(source, target)
+                if suffix == LOG or f"{base:020d}{suffix}" in names:
+                    self._link(segment, suffix)
             size = disk.file_size(segment_path(self._folder, base, LOG))
-            segment = Segment(disk, self._folder, base, size, self._interval)
-            segment.seal()
-            self._linked.append(segment)
-        following = [*plan.linked[1:], plan.copied[0] if plan.copied else plan.end_offset]
-        for segment, upper in zip(self._linked, following, strict=False):
-            segment.upper = upper
+            own = Segment(disk, self._folder, base, size, self._interval)
+            own.seal()
+            self._linked.append(own)
+        ends = [one.base_offset for one in plan.linked[1:]]
+        ends.append(plan.copied.base_offset if plan.copied else plan.end_offset)
+        for own, upper in zip(self._linked, ends, strict=False):
+            own.upper = upper
             if upper > plan.unsynced_from:
-                segment.sync()
-        self._check_parent()
+                own.sync()
 
-    def _link(self, source: str, target: str) -> None:
+    def _link(self, segment: Segment, suffix: str) -> None:
+        """Give a file of the parent a second name; a copy if the file system cannot do that."""
+        disk, base = self._disk, segment.base_offset
+        source = segment_path(self._plan.folder, base, suffix)
+        target = segment_path(self._folder, base, suffix)
+        with linking:
+            self._check_parent(segment)
+            try:
+                disk.link(source, target)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+            else:
+                return
+            fd = disk.open(source, READ_ONLY)
         try:
-            with linking:
-                if self._plan.parent.generation != self._plan.generation:
-                    raise ParentChanged("it was truncated")
-                self._disk.link(source, target)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            copy_file(self._disk, source, target, self._disk.file_size(source))
+            copy_file(disk, fd, target, disk.size(fd))
+        finally:
+            disk.close(fd)
 
-    def _check_parent(self) -> None:
-        """ParentChanged if compaction has replaced segments since the plan was made."""
-        bases = {segment.base_offset for segment in [*self._plan.parent.segments]}
-        gone = [base for base in self._plan.linked if base not in bases]
-        # Retention removes the oldest segments; compaction removes others.
-        if any(base >= self._plan.parent.start_offset for base in gone):
-            raise ParentChanged("it was compacted")
+    def _check_parent(self, segment: Segment) -> None:
+        """ParentChanged if the parent was truncated or the segment has left it."""
+        parent = self._plan.parent
+        if parent.generation != self._plan.generation or segment not in [*parent.segments]:
+            raise ParentChanged("records were truncated, compacted or deleted")
 
     def _copy_segment(self) -> Segment | None:
-        if self._plan.copied is None:
+        segment, length, disk = self._plan.copied, self._plan.copied_bytes, self._disk
+        if segment is None:
             return None
-        base, length = self._plan.copied
-        source = segment_path(self._plan.folder, base, LOG)
-        copy_file(self._disk, source, segment_path(self._folder, base, LOG), length)
-        self._check_generation()
-        return Segment(self._disk, self._folder, base, length, self._interval)
-
-    def _check_generation(self) -> None:
-        if self._plan.parent.generation != self._plan.generation:
-            raise ParentChanged("it was truncated")
+        base = segment.base_offset
+        with linking:
+            self._check_parent(segment)
+            fd = disk.open(segment_path(self._plan.folder, base, LOG), READ_ONLY)
+        try:
+            copy_file(disk, fd, segment_path(self._folder, base, LOG), length)
+            self._check_parent(segment)  # a truncation changes an open file
+        finally:
+            disk.close(fd)
+        return Segment(disk, self._folder, base, length, self._interval)
 
     def _producers_before(self, copy: Segment | None) -> ProducerState:
         """The parent's producer state at the end of the linked segments."""
@@ -242,10 +250,15 @@ class _Builder:
         """The parent's markers of these transactions, in the parent's order."""
         waiting = dict(state.open_transactions)
         found: list[bytearray] = []
-        for base, position, size in self._plan.later:
+        for parents, position, size in self._plan.later:
             if not waiting:
                 break
-            segment = Segment(self._disk, self._plan.folder, base, size, self._interval)
+            with linking:
+                self._check_parent(parents)
+                segment = Segment(
+                    self._disk, self._plan.folder, parents.base_offset, size, self._interval
+                )
+                segment.opened()
             for at, header in segment.walk(position):
                 if header.attributes & CONTROL and header.producer_id in waiting:
                     del waiting[header.producer_id]
@@ -253,7 +266,7 @@ class _Builder:
                 if not waiting:
                     break
             segment.release()
-        self._check_generation()
+            self._check_parent(parents)
         # Compaction removes markers only when the transaction has no records left.
         for producer_id in waiting:
             producer = state.producers[producer_id]

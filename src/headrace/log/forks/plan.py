@@ -15,17 +15,18 @@ class ForkPlan:
     generation: int
     folder: str
     """The parent's folder."""
-    linked: tuple[int, ...]
-    """The base offsets of the segments that get links."""
-    copied: tuple[int, int] | None
-    """Base offset and length of the segment that is copied in part."""
+    linked: tuple[Segment, ...]
+    """The parent's segments that get links."""
+    copied: Segment | None
+    """The parent's segment that is copied in part."""
+    copied_bytes: int
     start_offset: int
     end_offset: int
     """The fork's own records begin here: at the cut, or after the batch that contains it."""
     transactions: EndedTransactions
     """Those that end in the linked segments."""
-    later: tuple[tuple[int, int, int], ...]
-    """Where markers are looked for: base offset, first position and size of segments."""
+    later: tuple[tuple[Segment, int, int], ...]
+    """Where markers are looked for: segments, the first position and the size of each."""
     unsynced_from: int
     """Segments from this offset on may not be on the disk yet."""
 
@@ -40,7 +41,7 @@ def plan_fork(parent: Log, cut: int) -> ForkPlan | None:
     point = parent.durability.safe_point
     if parent.start_offset >= cut:
         nothing = EndedTransactions()
-        return ForkPlan(parent, generation, folder, (), None, cut, cut, nothing, (), point)
+        return ForkPlan(parent, generation, folder, (), None, 0, cut, cut, nothing, (), point)
     first_open = parent.producers.first_open_transaction()
     if parent.end_offset < cut or (first_open is not None and first_open < cut):
         return None
@@ -51,17 +52,19 @@ def plan_fork(parent: Log, cut: int) -> ForkPlan | None:
         length, end = _place_of(segment, cut)
     except OSError as error:
         raise parent.availability.error(f"reading {folder} failed: {error}", error) from error
-    linked = [one.base_offset for one in segments[:index]]
+    linked = segments[:index]
     copied = None
     if length and segment.sealed and length == segment.size:
-        linked.append(segment.base_offset)
+        linked.append(segment)
     elif length:
-        copied = (segment.base_offset, length)
-    transactions = parent.transactions.copy(copied[0] if copied else end, linked)
-    later = [(segment.base_offset, length, segment.size)]
-    later += [(one.base_offset, 0, one.size) for one in segments[index + 1 :]]
+        copied = segment
+    transactions = parent.transactions.copy(
+        copied.base_offset if copied else end, [one.base_offset for one in linked]
+    )
+    later = [(segment, length, segment.size)]
+    later += [(one, 0, one.size) for one in segments[index + 1 :]]
     return ForkPlan(
-        parent, generation, folder, tuple(linked), copied, parent.start_offset, end,
+        parent, generation, folder, tuple(linked), copied, length, parent.start_offset, end,
         transactions, tuple(later), point,
     )  # fmt: skip
 
