@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
+from headrace.pipelines.running.checkpoints import QueryPosition
 from headrace.sql.hosting import (
     Analysis,
     BatchRows,
@@ -11,7 +12,6 @@ from headrace.sql.hosting import (
     FunctionSpec,
     HostedState,
     HostUnavailable,
-    QueryPosition,
     QueryRefused,
     QuerySpec,
     QueryStatus,

@@ -7,8 +7,9 @@ answers are about the moment of asking. Nothing here imports Spark.
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
+from headrace.pipelines.running.checkpoints import QueryPosition
 from headrace.sql.plans import QueryPlan, plan_from_json, plan_to_json
 from headrace.sql.sources import SqlSource, source_from_json, source_to_json
 
@@ -25,8 +26,6 @@ END = "end"
 EPOCHS = "write.epochs"
 """The property of a query that writes each epoch as a batch with its number, whatever its output
 mode is: the ledger of such writes knows the topic, which may then be changed."""
-InputOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Offsets by topic and partition, as Spark's sources have them."""
 
 
 class QueryRefused(Exception):
@@ -148,21 +147,6 @@ class BatchRows:
     columns: tuple[ResultColumn, ...]
     rows: Sequence[Sequence[object]]
     """As those of PushedRows."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryPosition:
-    """How far a query is, as its checkpoint says."""
-
-    query: str
-    """The id in the checkpoint, which names its epochs in the ledger of the sink."""
-    epoch: int
-    offsets: InputOffsets
-    """The ends of the epoch in its inputs."""
-    is_finished: bool
-    """Whether the results of the epoch are in the topic."""
-    is_quiet: bool
-    """Whether no further epoch follows without new records, as watermarks cause them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,10 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
+from headrace.pipelines.running.checkpoints import InputOffsets
 from headrace.sql.catalog import Catalog, CatalogQuery
 from headrace.sql.commands.records import QueryTarget, ReplayPhase, key_of_record
-from headrace.sql.hosting import (
-    END,
-    HostedState,
-    InputOffsets,
-    QuerySpec,
-    QueryStatus,
-    SqlHosting,
-)
+from headrace.sql.hosting import END, HostedState, QuerySpec, QueryStatus, SqlHosting
 
 log = logging.getLogger("headrace.sql")
 

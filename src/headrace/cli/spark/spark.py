@@ -4,15 +4,13 @@ A command that starts Spark replaces this process (`exec`), so that signals and 
 those of the program. PySpark itself is not imported here.
 """
 
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headrace.cli import output
-from headrace.cli.failures import Failure, bad_usage, not_found
+from headrace.cli.failures import Failure, not_found
 from headrace.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -21,6 +19,8 @@ from headrace.cli.options import (
     examples,
     pairs,
 )
+from headrace.cli.spark import replay
+from headrace.cli.spark.starting import Conf, Master, start
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,16 +41,6 @@ pipelines = typer.Typer(
     ),
 )
 
-Master = Annotated[
-    str,
-    typer.Option(
-        "--master",
-        "-m",
-        envvar="HEADRACE_SPARK_MASTER",
-        metavar="URL",
-        help="Spark's master: local[*], local[4], spark://HOST:PORT, k8s://..., yarn.",
-    ),
-]
 Checkpoints = Annotated[
     str | None,
     typer.Option(
@@ -59,12 +49,6 @@ Checkpoints = Annotated[
         help="Root of the queries' checkpoints: a folder, or on a cluster an address that all "
         "machines reach, such as s3a://.... Each query has a folder with its queryName.",
         show_default="checkpoints/PROGRAM",
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark; repeatable, overrides ours."
     ),
 ]
 DryRun = Annotated[
@@ -119,7 +103,7 @@ def run(
     if not program.is_file():
         raise not_found(f"program {program} does not exist")
     root = checkpoints or str(Path("checkpoints", program.stem).absolute())
-    _start(
+    start(
         ["-m", "headrace.pipelines.running.driver", str(program), *(words or ())],
         name=program.stem,
         bootstrap=bootstrap,
@@ -150,7 +134,7 @@ def shell(
     """Open PySpark's interactive shell, with the variables `spark` and `bootstrap`."""
     from headrace.pipelines.running import session
 
-    _start(
+    start(
         ["-i", str(Path(session.__file__).with_name("shell.py"))],
         name="shell",
         bootstrap=bootstrap,
@@ -287,6 +271,7 @@ def run_project(
 
 
 app.add_typer(pipelines, name="pipelines")
+app.add_typer(replay.app, name="replay")
 
 
 def _start_project(
@@ -307,7 +292,7 @@ def _start_project(
             "Create a project with `headrace spark pipelines init NAME`, or add --spec.",
         )
     folder = found.resolve().parent
-    _start(
+    start(
         ["-m", "headrace.pipelines.running.declarative", command, f"--spec={found}", *words],
         name=folder.name,
         bootstrap=bootstrap,
@@ -318,49 +303,3 @@ def _start_project(
         folders=(folder,),
         dry_run=False,
     )
-
-
-def _start(
-    words: list[str],
-    *,
-    name: str,
-    bootstrap: str,
-    client_config: str | None,
-    master: str,
-    checkpoints: str,
-    chosen: dict[str, str],
-    dry_run: bool,
-    folders: tuple[Path, ...] = (),
-    restarts: int = 0,
-) -> None:
-    """Replace this process by Python with the driver."""
-    from headrace.pipelines.running import requirements, session, spark_home
-
-    if client_config and not Path(client_config).is_file():
-        raise bad_usage(f"--client-config {client_config}: the file does not exist")
-    if client_config:
-        from headrace.cli import client
-
-        bootstrap = client.take_bootstrap(client.read_properties_file(client_config), bootstrap)
-    launch = session.Launch(
-        name, bootstrap, master, checkpoints, chosen, client_config, folders, restarts
-    )
-    environment = session.environment(launch, os.environ)
-    if dry_run:
-        set_here = {k: v for k, v in environment.items() if os.environ.get(k) != v}
-        output.print_json(
-            {
-                "command": [sys.executable, *words],
-                "settings": session.settings(launch, os.environ),
-                "environment": set_here,
-            }
-        )
-        return
-    try:
-        requirements.check_spark(os.environ)
-    except requirements.NotReady as error:
-        raise Failure(error.message, code="NOT_READY", hint=error.hint) from None
-    if home := spark_home.without_zips(os.environ):
-        environment["SPARK_HOME"] = str(home)
-    sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, *words], environment)

@@ -262,7 +262,7 @@ _DRAWN: Mapping[str, Callable[[Entity], "RenderableType"]] = {
         ("topic", "topic"),
     ),
     "replayDescription": lambda result: _replay_description(result["replayDescription"]),
-    "comparison": lambda result: _comparison(result["comparison"]),
+    "comparison": lambda result: comparison_report(result["comparison"]),
     "kafka_topics": _topics,
     "kafka_topics_extended": _topics,
     "type_list": _types,
@@ -321,7 +321,7 @@ def _progress(partitions: Sequence[Entity]) -> "Table":
     return output.table(names, rows, numbers=set(names[1:]))
 
 
-def _comparison(found: Entity) -> "RenderableType":
+def comparison_report(found: Entity) -> "RenderableType":
     """Counts first, then the columns that differ, then rows of each kind."""
     from rich.console import Group
 

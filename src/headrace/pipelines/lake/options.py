@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Mapping
 
 from headrace.pipelines.lake import partitioning
+from headrace.pipelines.running.replays import present_version
 from headrace.pipelines.sink.options import SPARKS_OWN
 
 PARTITION_BY = "partitionBy"
@@ -11,6 +12,12 @@ PARTITION_BY = "partitionBy"
 
 def check_options(sink: str, given: Mapping[str, str], known: tuple[str, ...]) -> None:
     """ValueError for an unknown option; `name.*` stands for all names with that prefix."""
+    if present_version() is not None:
+        raise ValueError(
+            f"a replay of a program does not write with the {sink} sink: it would add its rows to "
+            "the table of the running version. Give the new version a table of its own in the "
+            "program, run it with `headrace spark run`, and compare the tables"
+        )
     names = {name.lower(): name for name in (*known, PARTITION_BY)}
     families = tuple(name[:-1] for name in names if name.endswith(".*"))
     for name in given:

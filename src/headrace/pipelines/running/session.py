@@ -14,6 +14,9 @@ from pathlib import Path
 
 import headrace
 from headrace.pipelines.cluster_client import BOOTSTRAP_VARIABLE
+from headrace.pipelines.running.holds import HOLD_FILE
+from headrace.pipelines.running.replays import REPLAY_VARIABLE, ProgramVersion
+from headrace.pipelines.source.held_streams import HOLD_VARIABLE
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROMETHEUS = "org.apache.spark.metrics.sink.PrometheusServlet"
@@ -41,6 +44,8 @@ class Launch:
     # The folders of the program's own modules.
     folders: tuple[Path, ...] = ()
     restarts: int = 0
+    # The version of a program that runs beside the original.
+    version: ProgramVersion | None = None
 
     @property
     def local(self) -> bool:
@@ -94,6 +99,12 @@ def environment(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     made.pop(RESTARTED_VARIABLE, None)
     if launch.client_config:
         made[CLIENT_CONFIG_VARIABLE] = str(Path(launch.client_config).resolve())
+    made.pop(HOLD_VARIABLE, None)
+    if "://" not in launch.checkpoints:
+        made[HOLD_VARIABLE] = str(Path(launch.checkpoints, HOLD_FILE).absolute())
+    made.pop(REPLAY_VARIABLE, None)
+    if launch.version is not None:
+        made[REPLAY_VARIABLE] = launch.version.to_text()
     # For declarative pipelines, whose session is one of Spark Connect.
     made["MASTER"] = launch.master
     made["PYSPARK_SUBMIT_ARGS"] = submit_words(launch, inherited)

@@ -8,6 +8,7 @@ from typing import Literal
 from headrace.client.config import READ_HERE, ClientConfig
 from headrace.client.errors import ClientError
 from headrace.pipelines.cluster_client import cluster_client
+from headrace.pipelines.running.replays import ProgramVersion, present_version
 from headrace.pipelines.sink.epoch import Epoch, of_options
 from headrace.pipelines.typed.options import SINK_NAMES as TYPED
 from headrace.pipelines.typed.options import TypedOptions, parse_typed
@@ -110,6 +111,9 @@ class SinkOptions:
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
     """Parse the options, or raise SinkOptionError."""
     plain, kafka = _split(given)
+    version = present_version()
+    if version is not None:
+        plain = _replayed(plain, version)
     topic = plain.get("topic") or None
     try:
         client = cluster_client(kafka)
@@ -140,6 +144,18 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         tracing=_choice(plain, "tracing", ("false", "true")) == "true",
         epoch=_epoch(plain, exactly_once, plain.get("ledgertopic") or topic),
     )
+
+
+def _replayed(plain: dict[str, str], version: ProgramVersion) -> dict[str, str]:
+    """The options of a replay of the program: it writes to topics of its own."""
+    if not plain.get("topic"):
+        raise SinkOptionError(
+            "a replay writes to topics of its own, and cannot rename those of the column topic: "
+            "set the option topic"
+        )
+    # The ledger is kept with the version's own topic.
+    others = {name: text for name, text in plain.items() if name != "ledgertopic"}
+    return {**others, "topic": version.topic(plain["topic"])}
 
 
 def _epoch(plain: Mapping[str, str], exactly_once: bool, topic: str | None) -> Epoch | None:

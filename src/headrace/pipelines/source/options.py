@@ -6,6 +6,7 @@ changing its format. Unknown or conflicting options fail with an error that expl
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,9 @@ from headrace.client.config import READ_HERE, ClientConfig
 from headrace.client.errors import ClientError
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
 from headrace.pipelines.cluster_client import cluster_client
+from headrace.pipelines.running.replays import ProgramVersion, present_version, versioned
 from headrace.pipelines.source.consumer_properties import REFUSED, WITHOUT_EFFECT
+from headrace.pipelines.source.held_streams import HOLD_VARIABLE
 from headrace.pipelines.source.ranges import INITIAL, TOPIC_ID
 from headrace.pipelines.typed.options import QUARANTINE, TypedOptionError, TypedOptions, parse_typed
 from headrace.pipelines.typed.options import SOURCE_NAMES as TYPED
@@ -124,10 +127,38 @@ class SourceOptions:
     check_crcs: bool = True
     typed: TypedOptions | None = None
     tracing: bool = False
+    hold: str | None = None
+    """The file that holds the stream (`held_streams.py`)."""
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Parse the options, or raise SourceOptionError."""
+    options = _parsed(given, streaming)
+    if not streaming:
+        return options
+    options = replace(options, hold=os.environ.get(HOLD_VARIABLE))
+    version = present_version()
+    return options if version is None else _replayed(options, version)
+
+
+def _replayed(options: SourceOptions, version: ProgramVersion) -> SourceOptions:
+    """The options of a replay of the program: its start, and a group of its own."""
+    starting = Position("earliest", "--from")
+    if version.start == "latest":
+        starting = Position("latest", "--from")
+    elif version.start != "earliest":
+        starting = Position("time", "--from", time_ms=int(version.start))
+    group = options.group
+    if group is not None:
+        group = replace(
+            group,
+            name=versioned(group.name, version.name),
+            instance_id=versioned(group.instance_id, version.name),
+        )
+    return replace(options, starting=starting, time_not_found="latest", group=group)
+
+
+def _parsed(given: Mapping[str, str], streaming: bool) -> SourceOptions:
     said = _Said(given)
     properties = said.kafka_properties()
     try:

@@ -26,6 +26,7 @@ from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.source.arrow import record_batch
 from headrace.pipelines.source.group import QueryGroup
+from headrace.pipelines.source.held_streams import StreamHold
 from headrace.pipelines.source.kept_clusters import task_cluster
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.positions import find_partitions, resolve_end, resolve_start
@@ -227,11 +228,14 @@ class _DriverSide:
         self._last_trigger = time.monotonic()
         self._initial: StreamOffset | None = None
         self._group = QueryGroup(options.client, options.group) if options.group else None
+        self._hold = StreamHold(options.hold) if options.hold else None
         self._span: EpochSpan | None = None
         """The epoch that runs, if it is traced."""
 
     def close(self) -> None:
         self._end_span()
+        if self._hold is not None:
+            self._hold.close()
         if self._group is not None:
             self._group.close()
         self._cluster.close()
@@ -270,6 +274,8 @@ class _DriverSide:
         if self._options.ending.kind == "offsets":
             bounds = self._options.ending.each
             end = replace(end, offsets=bounded(start.offsets, end.offsets, bounds))
+        if self._hold is not None:
+            end = self._hold.end(start, end)
         if not everything:
             begin = self._begin(start, end)
             if self._is_too_little(begin, end.offsets):

@@ -9,9 +9,9 @@ from headrace.client.groups import committed_offsets
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, available_offsets, list_offsets
 from headrace.client.topics import TopicDescription, create_topics, delete_topics, describe_topics
 from headrace.errors import ErrorCode, KafkaError
+from headrace.pipelines.running.checkpoints import InputOffsets
 from headrace.sql.cluster_access import ClusterAccess
 from headrace.sql.errors import StatementRefused
-from headrace.sql.hosting import InputOffsets
 from headrace.sql.sources import SqlSource
 from headrace.types import TopicPartition
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from headrace.sql.host.checkpoints import last_epoch
+from headrace.pipelines.running.checkpoints import last_epoch
 from headrace.sql.host.settings import SqlDriverSettings
 from headrace.sql.host.writing import sink_options
 from headrace.sql.sources import SqlSource

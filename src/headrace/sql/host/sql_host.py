@@ -16,7 +16,7 @@ from typing import Any
 from headrace.pipelines.host.driver_process import DriverGone, DriverProcess
 from headrace.pipelines.host.retries import FailureKind, WantedQuery
 from headrace.pipelines.host.supervised_driver import RESPONDS_WITHIN_S, SupervisedDriver
-from headrace.sql.host.checkpoints import read_position
+from headrace.pipelines.running.checkpoints import QueryPosition, read_position
 from headrace.sql.host.settings import SqlDriverSettings
 from headrace.sql.hosting import (
     Analysis,
@@ -25,7 +25,6 @@ from headrace.sql.hosting import (
     FunctionSpec,
     HostedState,
     HostUnavailable,
-    QueryPosition,
     QueryRefused,
     QuerySpec,
     QueryStatus,

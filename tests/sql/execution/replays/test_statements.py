@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.sql.hosting import QueryPosition
+from headrace.pipelines.running.checkpoints import QueryPosition
 from tests.sql.running import RunningSql, running_sql
 
 SELECT = "SELECT customer, COUNT(*) AS orders FROM {0} GROUP BY customer"

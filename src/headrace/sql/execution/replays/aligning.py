@@ -8,10 +8,11 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
+from headrace.pipelines.running.checkpoints import InputOffsets, QueryPosition
 from headrace.sql.catalog import CatalogQuery
 from headrace.sql.errors import NOT_READY, StatementRefused
 from headrace.sql.execution.topics import BEGINNING, input_ends, input_starts, quiet_ends
-from headrace.sql.hosting import START, HostedState, InputOffsets, QueryPosition, QuerySpec
+from headrace.sql.hosting import START, HostedState, QuerySpec
 from headrace.sql.server import SqlServer
 
 MAX_LAG = 100_000

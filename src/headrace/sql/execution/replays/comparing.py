@@ -1,12 +1,13 @@
 """COMPARE: the differences between two streams or tables, at equal offsets of their inputs."""
 
+from headrace.pipelines.running.checkpoints import InputOffsets
 from headrace.sql.catalog import CatalogQuery
 from headrace.sql.commands.records import QueryTarget, StoredSource
 from headrace.sql.errors import NOT_READY, StatementRefused
 from headrace.sql.execution.entities import Entity, entity, with_warnings
 from headrace.sql.execution.persistent import check_not_merging
 from headrace.sql.execution.replays.aligning import align, check_lag, output_ends
-from headrace.sql.hosting import ComparedTopic, HostUnavailable, InputOffsets, QueryRefused
+from headrace.sql.hosting import ComparedTopic, HostUnavailable, QueryRefused
 from headrace.sql.language.statements import CompareReplay
 from headrace.sql.server import SqlServer
 

@@ -1,8 +1,9 @@
 """Which versions can be merged into one topic, and the writes that do it."""
 
+from headrace.pipelines.running.checkpoints import QueryPosition
 from headrace.sql.commands.records import StoredReplay
 from headrace.sql.errors import StatementRefused
-from headrace.sql.hosting import QueryPosition, RowCopy
+from headrace.sql.hosting import RowCopy
 from headrace.sql.sources import Format, SqlSource
 
 

@@ -2,13 +2,35 @@
 
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from headrace.pipelines.source.ranges import from_stored
-from headrace.sql.hosting import QueryPosition
 
 READS = 20
 PAUSE_S = 0.05
+
+InputOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Offsets by topic and partition, as Spark's sources have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPosition:
+    """How far a query is, as its checkpoint says."""
+
+    query: str
+    """The id in the checkpoint, which names its epochs in the ledger of the sink."""
+    epoch: int
+    offsets: InputOffsets
+    """The ends of the epoch in its inputs."""
+    is_finished: bool
+    """Whether the results of the epoch are in the topic."""
+    is_quiet: bool
+    """Whether no further epoch follows without new records, as watermarks cause them."""
+    sources: int = 1
+    """How many sources the query has."""
 
 
 def last_epoch(folder: Path) -> int | None:
@@ -49,4 +71,4 @@ def _read(checkpoint: Path, epoch: int, is_finished: bool) -> QueryPosition:
         _, done = (checkpoint / "commits" / str(epoch)).read_text().splitlines()[:2]
         before = json.loads(metadata)["batchWatermarkMs"]
         is_quiet = json.loads(done)["nextBatchWatermarkMs"] <= before
-    return QueryPosition(query, epoch, offsets, is_finished, is_quiet)
+    return QueryPosition(query, epoch, offsets, is_finished, is_quiet, len(sources))
