@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, expect
 
-from headrace.console import query_progress
+from headrace.console.flow import query_progress
 from headrace.console.flow.query_progress import SeenQuery, trouble
 from headrace.pipelines.running import progress
 from headrace.pipelines.running.progress_topic import TOPIC
