@@ -34,6 +34,8 @@ from tests.support.java import kafka_version
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
+MEMORY = "memory"
+"""The name of the row with many connectors."""
 
 
 @dataclass(slots=True)
@@ -172,7 +174,7 @@ def measure(options: argparse.Namespace) -> ConnectResults:
                 worker.name: limit.measure(bench, worker) for worker in workers
             }
             print(limit.name, results.latencies[limit.name], flush=True)
-        if not options.only:
+        if not options.only or MEMORY in options.only:
             for worker in workers:
                 results.memory_mb[worker.name] = memory_of_many(bench, worker)
     return results
@@ -180,7 +182,7 @@ def measure(options: argparse.Namespace) -> ConnectResults:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.connect", description=__doc__)
-    names = [row.name for row in (*ROWS, *LATENCIES)]
+    names = [*(row.name for row in (*ROWS, *LATENCIES)), MEMORY]
     parser.add_argument("--only", action="append", choices=names, help="only this row; repeatable")
     parser.add_argument("--rounds", type=int, default=5, help="how often the workers take turns")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual rows")

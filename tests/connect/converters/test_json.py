@@ -366,3 +366,29 @@ def test_columns_of_the_host_are_kept(spark: SparkSession) -> None:
     rows = spark.sql("select 't' as topic, 'k' as key, 1 as value, 'x' as _offset, 2 as other")
     written = write_records(rows, PLAIN)
     assert written.columns == ["topic", "key", "value", "_offset"]
+
+
+def test_a_record_that_begins_like_others_is_checked_like_them(spark: SparkSession) -> None:
+    good = envelope(struct(field("n", "int32")), {"n": 1})
+    start = good.removesuffix(b'{"n": 1}}')
+    values = [
+        good,
+        start + b'{"n": 2}}',
+        start + b'{"n": 3}, "more": 1}',
+        start + b'{"n": 4}, "schema": {}}',
+        start + b'{"n": 5}, {"n": 6}}',
+        start + b'{"n": "seven"}}',
+        start + b'{"n": 8}',
+        start + b"}",
+        start + b'{"n": 9}}\n',
+        start + b"null}",
+        start + b'{"n": "\xff"}}',
+    ]
+    rows = read_declared(spark, values)
+    assert [row["value"] and row["value"]["n"] for row in rows] == [
+        1, 2, None, None, None, None, None, None, 9, None, None,
+    ]  # fmt: skip
+    assert [bool(row["_error"]) for row in rows] == [
+        False, False, True, True, True, True, True, True, False, False, True,
+    ]  # fmt: skip
+    assert '"schema" and "payload"' in rows[2]["_error"]

@@ -4,6 +4,7 @@ A text that does not match the type is a problem of its record. This is stricter
 Connect, whose JsonConverter reads a text in place of a number as 0.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 from pyspark.sql import Column
@@ -67,30 +68,72 @@ def _parsed(text: Column, fields: list[StructField]) -> Column:
     return F.from_json(text, schema, {"columnNameOfCorruptRecord": _CORRUPT})
 
 
-def declared_schema(text: Column) -> Column:
-    """The text of the schema in an envelope; null if there is none."""
-    return F.get_json_object(text, "$.schema")
+def declared_schema(part: str, text: Column, known: Mapping[str, str]) -> Column:
+    """The text of the schema in an envelope; null if there is none.
+
+    `known` has the texts before payloads, by schemas. `text` is the part as text.
+    """
+    octets = F.col(part).cast("string")
+    found = F.get_json_object(text, "$.schema")
+    for schema, prefix in known.items():
+        found = F.when(F.startswith(octets, F.lit(prefix)), F.lit(schema)).otherwise(found)
+    return found
 
 
-def enveloped_json(text: str, schema: ConnectSchema, with_defaults: bool) -> Conversion:
-    """The payload of JsonConverter's envelopes with this schema."""
+def enveloped_json(
+    text: str, schema: ConnectSchema, with_defaults: bool, prefix: str | None = None
+) -> Conversion:
+    """The payload of JsonConverter's envelopes with this schema.
+
+    Of a text with this prefix only the payload is parsed, as the only item of an array: whatever
+    follows it in the envelope is an error there.
+    """
     keys = F.array_sort(F.json_object_keys(F.col(text)))
     is_envelope = keys.eqNullSafe(F.array(F.lit("payload"), F.lit("schema")))
+    kind = _payload_type(schema)
+    is_known = F.lit(False) if prefix is None else _is_known(F.col(text), prefix)
+    payload = F.lit(None).cast("string") if prefix is None else _payload(F.col(text), prefix)
 
     def problem(parsed: Column) -> Column:
-        unmatched = parsed.isNull() | parsed[_CORRUPT].isNotNull()
+        one, whole, known = parsed["one"], parsed["whole"], parsed["is_known"]
+        alone = one[_CORRUPT].isNull() & (F.size(one["payload"]) == 1)
+        matches = whole.isNotNull() & whole[_CORRUPT].isNull()
+        mismatch = F.when(known, ~alone).otherwise(~matches)
         wrong = [
-            (~is_envelope, NO_ENVELOPE),
-            (unmatched, "the payload does not match its schema"),
-            *_problems(parsed["payload"], schema, "payload", with_defaults),
+            # Texts that begin as others do are looked at closely only if they do not match.
+            ((~known | mismatch) & ~is_envelope, NO_ENVELOPE),
+            (mismatch, "the payload does not match its schema"),
+            *_problems(_found(parsed), schema, "payload", with_defaults),
         ]
         return F.coalesce(*(F.when(condition, F.lit(message)) for condition, message in wrong))
 
     return Conversion(
-        _parsed(F.col(text), [StructField("payload", _payload_type(schema))]),
+        F.struct(
+            is_known.alias("is_known"),
+            F.when(is_known, _parsed(payload, [StructField("payload", ArrayType(kind))])).alias(
+                "one"
+            ),
+            F.when(~is_known, _parsed(F.col(text), [StructField("payload", kind)])).alias("whole"),
+        ),
         problem,
-        lambda parsed: _value(parsed["payload"], schema, with_defaults),
+        lambda parsed: _value(_found(parsed), schema, with_defaults),
     )
+
+
+def _found(parsed: Column) -> Column:
+    return F.coalesce(F.get(parsed["one"]["payload"], F.lit(0)), parsed["whole"]["payload"])
+
+
+def _is_known(text: Column, prefix: str) -> Column:
+    known = F.startswith(text, F.lit(prefix)) & F.endswith(text, F.lit("}"))
+    return F.coalesce(known, F.lit(False))
+
+
+def _payload(text: Column, prefix: str) -> Column:
+    """The text of a payload as the only item of an array."""
+    length = F.char_length(text) - F.lit(len(prefix) + 1)
+    payload = F.substr(text, F.lit(len(prefix) + 1), length)
+    return F.concat(F.lit('{"payload":['), payload, F.lit("]}"))
 
 
 def _has_pairs(schema: ConnectSchema) -> bool:

@@ -5,7 +5,8 @@ step, and `_raw` the original bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
@@ -14,6 +15,7 @@ from pyspark.sql.types import DataType
 
 from headrace.connect.converters.connect_schema import SchemaError, parse_schema
 from headrace.connect.converters.conversion import Conversion
+from headrace.connect.converters.envelopes import KnownEnvelopes
 from headrace.connect.converters.fixed_width import WIDTHS
 from headrace.connect.converters.json_reading import (
     NO_ENVELOPE,
@@ -48,6 +50,8 @@ class DeclaredSchemas:
 
     key: str | None = None
     value: str | None = None
+    known: KnownEnvelopes = field(default_factory=KnownEnvelopes, compare=False)
+    """The beginnings of records."""
 
 
 def source_options(config: Mapping[str, str]) -> dict[str, str]:
@@ -96,29 +100,42 @@ def read_records(
 
 
 def by_schema(
-    batch: DataFrame, config: Mapping[str, str]
+    batch: DataFrame, config: Mapping[str, str], known: KnownEnvelopes | None = None
 ) -> list[tuple[DeclaredSchemas, DataFrame]]:
     """The rows of a batch by the schemas that they declare, to be read one after the other.
 
     Records with the same key stay in order. Tombstones and records without a schema go with the
-    records before them.
+    records before them. `known` has what earlier batches of the query have shown.
     """
+    known = known or KnownEnvelopes()
     parts = [part for part in PARTS if converter_of(config, part).has_declared_schemas]
     if not parts:
         return [(DeclaredSchemas(), batch)]
     with_texts = batch
     for part in parts:
-        with_texts = with_texts.withColumn(_text_column(part), declared_schema(_text(part)))
+        known.learn(part, partial(_sample, batch, part))
+        schema = declared_schema(part, _text(part), known.of(part))
+        with_texts = with_texts.withColumn(_text_column(part), schema)
     found = with_texts.select(*map(_text_column, parts)).distinct().collect()
     texts = {part: sorted({row[_text_column(part)] for row in found} - {None}) for part in parts}
     if all(len(of_part) <= 1 for of_part in texts.values()):
         single = {part: of_part[0] if of_part else None for part, of_part in texts.items()}
-        return [(DeclaredSchemas(**single), batch)]
-    return _in_order(with_texts, batch.columns, texts)
+        return [(DeclaredSchemas(**single, known=known), batch)]
+    return _in_order(with_texts, batch.columns, texts, known)
+
+
+def _sample(batch: DataFrame, part: str) -> str | None:
+    """The text of one record of the batch."""
+    there = F.col(part).isNotNull()
+    found = batch.where(there).select(_text(part).alias("text")).head(1)
+    return found[0]["text"] if found else None
 
 
 def _in_order(
-    rows: DataFrame, columns: Sequence[str], texts: Mapping[str, Sequence[str]]
+    rows: DataFrame,
+    columns: Sequence[str],
+    texts: Mapping[str, Sequence[str]],
+    known: KnownEnvelopes,
 ) -> list[tuple[DeclaredSchemas, DataFrame]]:
     """One group for each schema and each change of schema in the sequence of a key."""
     same_key = Window.partitionBy("topic", "partition", "key").orderBy("offset")
@@ -144,7 +161,8 @@ def _in_order(
         condition = F.col("__turn") == group["__turn"]
         for name in names:
             condition = condition & F.col(name).eqNullSafe(F.lit(group[name]))
-        declared = DeclaredSchemas(**{part: group[_text_column(part)] for part in texts})
+        of_group = {part: group[_text_column(part)] for part in texts}
+        declared = DeclaredSchemas(**of_group, known=known)
         result.append((declared, rows.where(condition).select(*columns)))
     return result
 
@@ -244,7 +262,8 @@ def _of_json(
         parsed = parse_schema(schema_text)
     except SchemaError as error:
         return _unreadable(str(error))
-    return enveloped_json(text, parsed, converter.flag("replace.null.with.default"))
+    prefix = declared.known.of(converter.part).get(schema_text)
+    return enveloped_json(text, parsed, converter.flag("replace.null.with.default"), prefix)
 
 
 def _unreadable(why: str) -> Conversion:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from headrace.client.cluster import Cluster
 from headrace.client.groups import committed_offsets
 from headrace.client.offsets import EARLIEST, LATEST
+from headrace.connect.converters.envelopes import KnownEnvelopes
 from headrace.connect.converters.options import PARTS, converter_of
 from headrace.connect.converters.reading import by_schema, read_records, source_options
 from headrace.connect.error_handling import ErrorHandling
@@ -115,10 +116,12 @@ def epoch_writer(
 
     if any(converter_of(work.config, part).has_declared_schemas for part in PARTS):
         # Each record has its schema, so the plan depends on the records of the epoch.
+        known = KnownEnvelopes()
+
         def write_by_schema(batch: Any, epoch: int) -> None:
             batch.persist()
             try:
-                for part, (declared, some) in enumerate(by_schema(batch, work.config)):
+                for part, (declared, some) in enumerate(by_schema(batch, work.config, known)):
                     records = read_records(some, work.config, sink.columns, declared)
                     ended(run(changed(records, work), task(epoch, part)))
             finally:
