@@ -19,6 +19,7 @@ from headrace.apis.shares.share_acknowledge import share_acknowledge
 from headrace.apis.shares.share_fetch import share_fetch
 from headrace.apis.shares.share_group_heartbeat import share_group_heartbeat
 from headrace.cluster.controller import Alteration, ConfigChange, Operation
+from headrace.coordination.committed import delivered_here
 from headrace.errors import ErrorCode, KafkaError
 from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import GroupId, TopicName, i8, i32, i64
@@ -343,6 +344,20 @@ def test_a_client_that_may_not_read_the_topic_gets_no_records(run: Run) -> None:
         error = await here.acknowledge("b", 1, (0, 0, ACCEPT))
         assert error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert await here.acquired("a", 0) == [(0, 1, 1)]
+
+    run(scenario)
+
+
+def test_retention_learns_what_a_share_group_has_delivered(run: Run) -> None:
+    async def scenario(here: ShareBroker) -> None:
+        here.broker.append("jobs", [NOW] * 4)
+        await here.beat("a", 0)
+        assert await here.acquired("a", 0) == [(0, 3, 1)]
+        assert await here.acknowledge("a", 1, (0, 1, ACCEPT)) == 0
+        persister = here.broker.shares.persister
+        found = await delivered_here(here.broker.groups, persister, {"jobs"})
+        assert found == {"jobs": {GROUP: {0: 2}}}
+        assert await delivered_here(here.broker.groups, persister, {"others"}) == {}
 
     run(scenario)
 

@@ -307,9 +307,14 @@ async def _committed(services: Services, topics: Collection[str]) -> CommittedOf
     """The committed offsets of all groups in some topics."""
     if OFFSETS_TOPIC not in services.metadata.image.topics:
         return {}
-    from headrace.coordination.committed import committed_at, committed_here
+    from headrace.coordination.committed import committed_at, committed_here, delivered_here
 
     found = await committed_here(services.groups, topics)
+    if SHARE_STATE_TOPIC in services.metadata.image.topics:
+        persister = services.shares.persister
+        delivered = await delivered_here(services.groups, persister, topics)
+        for topic, starts in delivered.items():
+            found.setdefault(topic, {}).update(starts)
     for broker in services.metadata.image.brokers:
         if broker != services.node_id:
             elsewhere = await committed_at(services.peers, broker, topics)
