@@ -16,6 +16,7 @@ from tests.broker.test_bad_input import resident_bytes
 from tests.support.ports import free_port
 from tests.support.raw import RawClient, batch_of, create, frame, produce, produce_error
 from tests.support.stores import eventually
+from tests.support.systems import linux_only
 
 MIB = 1024 * 1024
 LIMIT = 64 * MIB
@@ -169,6 +170,7 @@ def test_large_frames_that_wait_for_each_other_are_all_finished(broker: RunningB
     assert metric(broker, "headrace_receive_bytes") == 0
 
 
+@linux_only
 def test_a_client_that_hangs_up_while_it_waits_for_memory_is_forgotten(
     broker: RunningBroker,
 ) -> None:

@@ -15,6 +15,7 @@ from headrace.broker.transport import Waiting
 from headrace.disk import READ_ONLY, RealDisk
 from headrace.log.slices import SegmentFile, Slice
 from tests.security.authority import Authority, write
+from tests.support.systems import linux_only
 
 _MEGABYTE = 1 << 20
 _DATA_SEGMENTS_OUT_AT = 156
@@ -93,6 +94,7 @@ def test_full_records_are_received_together_as_java_sends_them(connected: Connec
         assert connected.receive() == 3 * 16_383
 
 
+@linux_only
 def test_the_records_of_a_large_response_share_segments(
     connected: Connected, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from headrace.broker.metrics.table import (
 from headrace.testing.running import RunningBroker
 from tests.support.ports import free_port
 from tests.support.prometheus import complaints, needs_prometheus
+from tests.support.systems import linux_only
 
 ALL = (*METRICS, *PARTITION_METRICS, *KAFKA_METRICS, *KAFKA_PARTITION_METRICS)
 RECORDS = 500
@@ -186,6 +187,7 @@ def test_open_transactions_are_counted_until_they_end(scraped: Scraped) -> None:
     assert scraped.values("headrace_transaction_oldest_seconds") == {"": 0}
 
 
+@linux_only
 def test_the_process_shows_what_it_uses(scraped: Scraped) -> None:
     pid = scraped.broker.pid
     assert scraped.values("process_open_fds")[""] >= 5
