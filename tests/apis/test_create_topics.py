@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.create_topics.v7.request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -10,9 +11,12 @@ from kio.schema.create_topics.v7.request import (
 )
 from kio.schema.create_topics.v7.response import CreatableTopicResult
 
+from headrace.apis.context import Caller, RequestContext
+from headrace.apis.security.acls import create_acls
 from headrace.apis.topics.create_topics import create_topics
 from headrace.errors import ErrorCode
-from headrace.wire.primitives import TopicName, i16, i32
+from headrace.security.acls import AclOperation, ResourceType
+from headrace.wire.primitives import TopicName, i8, i16, i32
 from tests.apis.one_broker import NEWEST, OneBroker
 
 NONE = ErrorCode.NONE
@@ -100,3 +104,30 @@ def test_a_refusal_has_a_code_and_a_reason(
     assert result.error_message is not None
     assert words in result.error_message
     assert (result.num_partitions, result.replication_factor) == (-1, -1)
+
+
+def test_a_fork_needs_the_right_to_read_its_parent(tmp_path: Path) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    broker = OneBroker(tmp_path, {"authorizer.class.name": authorizer})
+    broker.create("orders")
+    caller = Caller("10.0.0.7:1")
+    broker.services.admit(caller)
+
+    def allow(name: str, operation: AclOperation) -> None:
+        row = AclCreation(
+            resource_type=i8(ResourceType.TOPIC), resource_name=name, resource_pattern_type=i8(3),
+            principal="User:ANONYMOUS", host="*", operation=i8(operation), permission_type=i8(3),
+        )  # fmt: skip
+        broker.ask(create_acls, CreateAclsRequest(creations=(row,)))
+
+    def fork() -> ErrorCode:
+        new = topic("test", -1, -1, fork_of="orders", fork_offsets="0")
+        request = CreateTopicsRequest(topics=(new,))
+        answer = create_topics(broker.services, request, RequestContext(NEWEST, "test", caller))
+        return ErrorCode(answer.topics[0].error_code)
+
+    allow("test", AclOperation.CREATE)
+    assert fork() is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    allow("orders", AclOperation.READ)
+    assert fork() is NONE
+    broker.close()

@@ -46,7 +46,7 @@ from headrace.log.futures import FutureLog, FutureLogs
 from headrace.log.log import Log
 from headrace.log.recovery import create_log, open_log
 from headrace.log.removal import Removal
-from headrace.log.segment_files import DELETED, LOG, remove_if_there
+from headrace.log.segment_files import DELETED, LOG, linking, remove_if_there
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
@@ -268,7 +268,8 @@ class LogDirectory:
         """Drop the partition from memory; its folder stays."""
         log = self._logs.pop(partition, None)
         if log is not None:
-            log.abandon(reason)
+            with linking:  # its files may get the names of another log's
+                log.abandon(reason)
             self.removal.forget(log.folder)
         self._unopened.discard(partition)
         self.checkpoints.forget(partition)

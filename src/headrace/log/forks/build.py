@@ -175,9 +175,13 @@ class _Builder:
             disk.close(fd)
 
     def _check_parent(self, segment: Segment) -> None:
-        """ParentChanged if the parent was truncated or the segment has left it."""
+        """ParentChanged if the parent was truncated or deleted, or the segment has left it."""
         parent = self._plan.parent
-        if parent.generation != self._plan.generation or segment not in [*parent.segments]:
+        if (
+            parent.availability.offline is not None
+            or parent.generation != self._plan.generation
+            or segment not in [*parent.segments]
+        ):
             raise ParentChanged("records were truncated, compacted or deleted")
 
     def _copy_segment(self) -> Segment | None:
