@@ -111,7 +111,7 @@ def test_a_new_client_finds_several_at_once(broker: OneBroker) -> None:
 
 @pytest.mark.parametrize(
     ("key_type", "code"),
-    [(2, ErrorCode.COORDINATOR_NOT_AVAILABLE), (7, ErrorCode.INVALID_REQUEST)],
+    [(2, ErrorCode.INVALID_REQUEST), (7, ErrorCode.INVALID_REQUEST)],
 )
 def test_there_is_no_coordinator_of_other_things(
     broker: OneBroker, key_type: int, code: ErrorCode

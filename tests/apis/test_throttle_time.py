@@ -87,7 +87,15 @@ def test_a_throttle_time_is_in_every_response_that_has_the_field(broker: OneBrok
     assert {row: ms for row, ms in told.items() if ms != THROTTLE_MS} == {}
     assert len(told) > 150
     silent = {route.name for route in ROUTES.values()} - {name for name, _ in told}
-    assert silent == {"DescribeQuorum", "SaslAuthenticate", "SaslHandshake", "WriteTxnMarkers"}
+    between_brokers = {
+        f"{verb}ShareGroupState{rest}"
+        for verb, rest in (
+            ("Initialize", ""), ("Read", ""), ("Write", ""), ("Delete", ""), ("Read", "Summary"),
+        )
+    }  # fmt: skip
+    assert silent == {
+        "DescribeQuorum", "SaslAuthenticate", "SaslHandshake", "WriteTxnMarkers", *between_brokers,
+    }  # fmt: skip
 
 
 def test_a_throttle_time_is_in_responses_to_usual_produces_and_fetches(broker: OneBroker) -> None:

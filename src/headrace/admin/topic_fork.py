@@ -10,6 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from headrace.admin.copied_batches import (
+    MAX_SEQUENCE,
+    CopiedBatch,
+    copied_batches,
+    put_producer,
+)
 from headrace.admin.errors import AdminError, InvalidRequest
 from headrace.admin.positions import (
     End,
@@ -21,12 +27,6 @@ from headrace.admin.positions import (
 from headrace.admin.topics import existing_topics, settle_topics
 from headrace.client.cluster import Cluster
 from headrace.client.configs import describe_configs
-from headrace.client.copied_batches import (
-    MAX_SEQUENCE,
-    CopiedBatch,
-    copied_batches,
-    put_producer,
-)
 from headrace.client.fetching import FetchPlan, fetch_range
 from headrace.client.offsets import COMMITTED, LATEST, list_offsets
 from headrace.client.producing import init_producer, produce

@@ -103,7 +103,7 @@ def run_version(
 
     A version that has run before continues where it was.
     """
-    from headrace.pipelines.running.replays import ProgramVersion
+    from headrace.pipelines.replay_bounds import ProgramVersion
 
     if not program.is_file():
         raise not_found(f"program {program} does not exist")
@@ -248,7 +248,7 @@ def compare(
     """
     from headrace.cli import client
     from headrace.cli.spark.replay_comparison import compared_pairs
-    from headrace.pipelines.running.replays import ProgramVersion
+    from headrace.pipelines.replay_bounds import ProgramVersion
 
     old, new = _programs(folder, program, version)
     topics = ProgramVersion(version, "", str(new.root)).topics()
@@ -294,7 +294,7 @@ def switch(
     The old program is held, also if it is started again; it may be stopped. Readers go to the
     topics TOPIC.VERSION.
     """
-    from headrace.pipelines.running.replays import ProgramVersion
+    from headrace.pipelines.replay_bounds import ProgramVersion
 
     old, new = _programs(folder, program, version)
     if old.is_held and not new.is_held:
@@ -317,7 +317,7 @@ def rollback(
     within: Within = 300.0,
 ) -> None:
     """Let the old version go on, after it has read what it has missed; the new one is held."""
-    from headrace.pipelines.running.replays import ProgramVersion
+    from headrace.pipelines.replay_bounds import ProgramVersion
 
     old, new = _programs(folder, program, version)
     if new.is_held and not old.is_held:

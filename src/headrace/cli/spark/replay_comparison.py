@@ -15,7 +15,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.configs import topic_config
 from headrace.client.offsets import COMMITTED, LATEST, list_offsets
 from headrace.client.topics import describe_topics
-from headrace.pipelines.running.replays import versioned
+from headrace.pipelines.replay_bounds import versioned
 from headrace.types import TopicPartition
 
 

@@ -11,7 +11,7 @@ from headrace.cli import output
 from headrace.cli.failures import Failure, bad_usage
 
 if TYPE_CHECKING:
-    from headrace.pipelines.running.replays import ProgramVersion
+    from headrace.pipelines.replay_bounds import ProgramVersion
 
 Master = Annotated[
     str,

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 
 from headrace.pipelines.lake import partitioning
-from headrace.pipelines.running.replays import present_version
+from headrace.pipelines.replay_bounds import present_version
 from headrace.pipelines.sink.options import SPARKS_OWN
 
 PARTITION_BY = "partitionBy"

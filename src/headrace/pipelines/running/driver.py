@@ -23,7 +23,7 @@ ENDS_WITHIN_S = 10
 
 def main(words: list[str]) -> int:
     """Run a program with its arguments; the exit code."""
-    from headrace.pipelines.running.replays import present_version, refuse_own_checkpoints
+    from headrace.pipelines.replay_bounds import present_version, refuse_own_checkpoints
     from headrace.pipelines.running.restarts import RestartedProgram
     from headrace.pipelines.running.starts import Starts
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import headrace
 from headrace.pipelines.cluster_client import BOOTSTRAP_VARIABLE
+from headrace.pipelines.replay_bounds import REPLAY_VARIABLE, ProgramVersion
 from headrace.pipelines.running.holds import HOLD_FILE
-from headrace.pipelines.running.replays import REPLAY_VARIABLE, ProgramVersion
 from headrace.pipelines.source.held_streams import HOLD_VARIABLE
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

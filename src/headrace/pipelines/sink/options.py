@@ -8,7 +8,7 @@ from typing import Literal
 from headrace.client.config import READ_HERE, ClientConfig
 from headrace.client.errors import ClientError
 from headrace.pipelines.cluster_client import cluster_client
-from headrace.pipelines.running.replays import ProgramVersion, present_version
+from headrace.pipelines.replay_bounds import ProgramVersion, present_version
 from headrace.pipelines.sink.epoch import Epoch, of_options
 from headrace.pipelines.typed.options import SINK_NAMES as TYPED
 from headrace.pipelines.typed.options import TypedOptions, parse_typed

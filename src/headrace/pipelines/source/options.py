@@ -16,7 +16,7 @@ from headrace.client.config import READ_HERE, ClientConfig
 from headrace.client.errors import ClientError
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
 from headrace.pipelines.cluster_client import cluster_client
-from headrace.pipelines.running.replays import ProgramVersion, present_version, versioned
+from headrace.pipelines.replay_bounds import ProgramVersion, present_version, versioned
 from headrace.pipelines.source.consumer_properties import REFUSED, WITHOUT_EFFECT
 from headrace.pipelines.source.held_streams import HOLD_VARIABLE
 from headrace.pipelines.source.ranges import INITIAL, TOPIC_ID

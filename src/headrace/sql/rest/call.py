@@ -19,6 +19,7 @@ from headrace.sql.server import SqlServer
 READING = (
     sql.ListObjects,
     sql.DescribeSource,
+    sql.DescribeReplay,
     sql.DescribeFunction,
     sql.DescribeConnector,
     sql.ExplainQuery,

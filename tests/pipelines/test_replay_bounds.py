@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipelines.lake.options import check_options
-from headrace.pipelines.running.replays import REPLAY_VARIABLE, ProgramVersion, present_version
+from headrace.pipelines.replay_bounds import REPLAY_VARIABLE, ProgramVersion, present_version
 from headrace.pipelines.sink.options import SinkOptionError
 from headrace.pipelines.sink.options import parse_options as parse_sink
 from headrace.pipelines.source.options import parse_options as parse_source
