@@ -34,7 +34,7 @@ cd "$target"
 # Its fixtures insist on a folder with a Kafka in it, and then do not look inside.
 export KAFKA_ROOT=$target
 code=0
-KAFKA_URI=kafka://$address KAFKA_VERSION=${KAFKA_VERSION:-4.1} "$python" -m pytest \
+KAFKA_URI=kafka://$address KAFKA_VERSION=${KAFKA_VERSION:-4.3} "$python" -m pytest \
   -p no:headrace -p no:cacheprovider --junit-xml="$results" --log-level=WARNING --timeout=90 -q \
   test/integration/test_{admin,consumer,producer}_integration.py "$@" || code=$?
 # 1 says that some tests failed: that is a result, and tests.allow judges it.

@@ -1,7 +1,7 @@
 """Keys and values are the bytes that the Spark host writes, and the host reads them alike."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType, TimestampType
 
 from headrace.sql.host.reading import PROBLEM, read_rows
+from headrace.sql.host.session import SPARK_SETTINGS
 from headrace.sql.host.types import type_of
 from headrace.sql.host.writing import written_rows
 from headrace.sql.plans import WINDOWEND, WINDOWSTART, PlanKind, QueryPlan
@@ -30,6 +31,19 @@ NESTED = (
     "a array<int>; w array<struct<p: string, q: decimal(5,1)>>; m map<string,double>;"
     " r struct<x: bigint, y: struct<z: timestamp, v: binary>, day: date>"
 )
+
+
+@pytest.fixture(autouse=True)
+def _settings_of_the_host(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in SPARK_SETTINGS}
+    for name, text in SPARK_SETTINGS.items():
+        spark.conf.set(name, text)
+    yield
+    for name, earlier in before.items():
+        if earlier is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, earlier)
 
 
 def at(text: str) -> datetime.datetime:

@@ -203,7 +203,8 @@ def _field(column: Column, declared: SqlColumn) -> Column:
     if isinstance(kind, BinaryType):
         return F.base64(column)
     if isinstance(kind, DecimalType):
-        return column.cast("string")
+        # A cast without ANSI mode writes 0.0000000001 as 1E-10; this one never does.
+        return column.try_cast("string")
     if kind.simpleString().partition("<")[0] in ("array", "map", "struct"):
         raise QueryRefused(
             f"{declared.name} is {declared.type}, which the format DELIMITED does not have"
