@@ -164,7 +164,7 @@ def test_a_setting_that_counts_from_the_start_only_is_refused_with_its_name(
     value = shown[name].value if name in shown else None
     code, message = altered(cluster, where, name, value or "1")
     assert code is ErrorCode.INVALID_REQUEST
-    assert f"Cannot update these configs dynamically: Set({name})" in message
+    assert f"Cannot update these configs dynamically: [{name}]" in message
     assert altered(cluster, where, name, None)[0] is ErrorCode.NONE, "there is nothing to delete"
 
 

@@ -287,7 +287,7 @@ def test_other_places_are_refused(broker: Secured, where: str, name: str, senten
     code, message = broker.alter({name: path}, where=where)
     assert code is ErrorCode.INVALID_REQUEST
     assert sentence in message
-    assert f"Set({name})" in message
+    assert f"[{name}]" in message
 
 
 # ------------------------------------------------------------------------ without Apache Kafka

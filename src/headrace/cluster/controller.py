@@ -262,20 +262,20 @@ def _check_dynamic(configs: Iterable[str], *, of_one: bool) -> None:
     if fixed:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: Set({', '.join(fixed)}); "
+            f"Cannot update these configs dynamically: [{', '.join(fixed)}]; "
             "set them in the broker's settings and restart",
         )
     if bare := [name for name in configs if name in DYNAMIC_PER_LISTENER]:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "These security configs can be dynamically updated only per-listener using the "
-            f"listener prefix: Set({', '.join(bare)}); use {LISTENER_PREFIX}NAME.{bare[0]}",
+            f"listener prefix: [{', '.join(bare)}]; use {LISTENER_PREFIX}NAME.{bare[0]}",
         )
     if of_listeners and not of_one:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "Cannot update these configs at default cluster level, broker id must be specified: "
-            f"Set({', '.join(of_listeners)})",
+            f"[{', '.join(of_listeners)}]",
         )
 
 
