@@ -42,7 +42,8 @@ MEMORY = "memory"
 class ConnectResults:
     """All rounds of all rows, by the name of the worker."""
 
-    busy_cores: float = 0.0
+    busy_cores: dict[str, float] = field(default_factory=dict)
+    """How busy the machine was before the run that measured a row, by the name of the row."""
     rounds: dict[str, dict[str, list[Cost]]] = field(default_factory=dict)
     latencies: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """Seconds by row and worker."""
@@ -59,6 +60,9 @@ class ConnectResults:
             for row, sides in stored["rounds"].items()
         }
         return cls(**stored)
+
+    def was_busy(self, row: str) -> bool:
+        return self.busy_cores[row] > BUSY_CORES
 
     def write(self) -> None:
         RESULTS.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -79,13 +83,13 @@ def table(results: ConnectResults) -> list[str]:
     for row in ROWS:
         if (rounds := results.rounds.get(row.name)) is None:
             continue
-        lines.append(_line(row, rounds, results.busy_cores > BUSY_CORES))
+        lines.append(_line(row, rounds, results.was_busy(row.name)))
     if results.latencies:
         lines += ["", "| seconds | Kafka Connect, p50 | p95 | Headrace, p50 | p95 | goal, p50 |"]
         lines.append("|---|---|---|---|---|---|")
     for limit in LATENCIES:
         if (found := results.latencies.get(limit.name)) is not None:
-            lines.append(_latency_line(limit, found, results.busy_cores > BUSY_CORES))
+            lines.append(_latency_line(limit, found, results.was_busy(limit.name)))
     if results.memory_mb:
         theirs, ours = (results.memory_mb[name] for name in NAMES)
         lines += ["", f"Memory with {MANY} file sources: {theirs:,.0f} MB and {ours:,.0f} MB, "]
@@ -134,13 +138,13 @@ def markdown() -> list[str]:
     results = ConnectResults.load()
     if not results.rounds:
         return [*lines, "Not measured yet."]
-    busy = f"{results.busy_cores:.2f} cores were busy before; with more than {BUSY_CORES} there are"
-    return [*lines, f"{busy} no verdicts.", "", *table(results)]
+    busy = f"A row has no verdict if more than {BUSY_CORES} cores were busy before its run."
+    return [*lines, busy, "", *table(results)]
 
 
 def measure(options: argparse.Namespace) -> ConnectResults:
     results = ConnectResults.load() if options.only else ConnectResults()
-    results.busy_cores = busy_cores()
+    busy = busy_cores()
     if postgresql_programs() is None:
         raise SystemExit("PostgreSQL is missing: make tools")
     folder = WORK / "connect"
@@ -167,12 +171,14 @@ def measure(options: argparse.Namespace) -> ConnectResults:
                     if number:
                         rounds[worker.name].append(done)
             results.rounds[row.name] = rounds
+            results.busy_cores[row.name] = busy
         for limit in LATENCIES:
             if options.only and limit.name not in options.only:
                 continue
             results.latencies[limit.name] = {
                 worker.name: limit.measure(bench, worker) for worker in workers
             }
+            results.busy_cores[limit.name] = busy
             print(limit.name, results.latencies[limit.name], flush=True)
         if not options.only or MEMORY in options.only:
             for worker in workers:
