@@ -326,7 +326,7 @@ def main() -> None:
         results["latency"] = latency
     if options.write:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        report.Results.load().write()
+        report.write_markdown()
 
 
 if __name__ == "__main__":

@@ -227,7 +227,7 @@ def main() -> None:
     print(*table(busy, figures), document, sep="\n")
     if options.write:
         RESULTS.write_text(document + "\n")
-        report.Results.load().write()
+        report.write_markdown()
 
 
 if __name__ == "__main__":

@@ -83,8 +83,13 @@ class Results:
             },
         }
         JSON.write_text(json.dumps(stored, indent=1) + "\n")
-        MARKDOWN.write_text(markdown(self))
+        write_markdown()
         picture(self)
+
+
+def write_markdown() -> None:
+    """Write RESULTS.md from the stored figures of all benchmarks."""
+    MARKDOWN.write_text(markdown(Results.load()))
 
 
 def about() -> dict[str, str]:

@@ -376,12 +376,12 @@ def measure_rows(options: argparse.Namespace, broker: Broker, name: SideName) ->
     finally:
         spark.stop()
     if options.write:
-        from benchmarks.report import Results
+        from benchmarks.report import write_markdown
 
         rows = {each.name: asdict(each) for each in stored.values()}
         JSON.write_text(json.dumps(rows, indent=1) + "\n")
         picture()
-        Results.load().write()
+        write_markdown()
 
 
 def main() -> None:

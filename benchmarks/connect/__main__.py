@@ -66,7 +66,7 @@ class ConnectResults:
 
     def write(self) -> None:
         RESULTS.write_text(json.dumps(asdict(self), indent=1) + "\n")
-        report.MARKDOWN.write_text(report.markdown(report.Results.load()))
+        report.write_markdown()
 
 
 def ratio(rounds: dict[str, list[Cost]], figure: Callable[[Cost], float]) -> float:

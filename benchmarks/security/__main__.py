@@ -104,7 +104,7 @@ def main() -> None:
             table.add_row(*cells(row, measured, alone))
             if options.write:  # after each row, so that a run that ends early leaves its rows
                 results.write()
-                report.MARKDOWN.write_text(report.markdown(report.Results.load()))
+                report.write_markdown()
     finally:
         running.stop()
     console.print(table)

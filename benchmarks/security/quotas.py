@@ -161,7 +161,7 @@ def main() -> None:
     Console().print(table)
     if options.write:
         QUOTAS.write_text(json.dumps(shown, indent=1) + "\n")
-        report.MARKDOWN.write_text(report.markdown(report.Results.load()))
+        report.write_markdown()
 
 
 if __name__ == "__main__":
