@@ -157,6 +157,7 @@ def test_connectors_are_part_of_the_lineage(
         (f"topic:{topic}", f"connector:{topic}-out"),
     }
     wait_for(lambda: edges() >= wanted)
+    assert edges() >= wanted
     for name in (f"{topic}-in", f"{topic}-out"):
         with_connect.http.delete(f"/connectors/{name}")
 

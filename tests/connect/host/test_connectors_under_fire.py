@@ -83,14 +83,18 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHost]:
 def test_a_killed_worker_process_loses_and_doubles_nothing(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    burn(new_flow("served-file", 9000, request, tmp_path), 1, [], ("connect", "driver"))
+    killed: list[str] = []
+    burn(new_flow("served-file", 9000, request, tmp_path), 1, killed, ("connect", "driver"))
+    assert [each.split()[0] for each in killed] == ["connect", "driver"]
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "jdbc-sink"])
 def test_a_killed_driver_and_a_killed_database_lose_and_double_nothing(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    burn(new_flow(kind, 9000, request, tmp_path), 1, [], ("driver", "database"))
+    killed: list[str] = []
+    burn(new_flow(kind, 9000, request, tmp_path), 1, killed, ("driver", "database"))
+    assert [each.split()[0] for each in killed] == ["driver", "database"]
 
 
 @pytest.mark.endurance
@@ -105,3 +109,4 @@ def test_nothing_is_lost_or_doubled_in_many_runs(
         victims = tuple(random.Random(seed).choices(("connect", "driver", "broker"), k=3))
     with noted(kind, seed, [kind], lambda: killed):
         burn(new_flow(kind, seed, request, tmp_path), seed, killed, victims)
+    assert len(killed) == 3
