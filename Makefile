@@ -17,7 +17,7 @@ BENCH_ARGS  ?=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo cluster-up check test endurance oldspark portable lint bench lock install dev tools console clean
+.PHONY: help up down demo cluster-up check test endurance oldspark portable compat lint bench lock install dev tools console clean
 
 # Tests are compiled once and not in every run, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -60,6 +60,16 @@ oldspark: tools ## run the tests that start Spark on the oldest PySpark that is 
 
 portable: dev ## run the broker's tests without what only Linux has, as on macOS
 	HEADRACE_PORTABLE=1 $(BIN)/python -m pytest -n 2 tests/broker $(PYTEST_ARGS)
+
+compat: $(VENV)/.installed-dev ## run other systems against the broker: all, or `make compat NAME...` (an hour; for every night)
+	@$(BIN)/python -m tests.compat $(ENTRIES)
+
+# The words after `compat` are names of entries and not of targets.
+ifeq (compat,$(firstword $(MAKECMDGOALS)))
+ENTRIES := $(filter-out compat,$(MAKECMDGOALS))
+.PHONY: $(ENTRIES)
+$(ENTRIES): ; @:
+endif
 
 lint: $(VENV)/.installed-dev ## ruff, mypy and the import rules
 	$(BIN)/ruff check .
@@ -116,7 +126,7 @@ $(VENV)/.console: $(shell find web -path web/node_modules -prune -o -type f -pri
 	@PYTHON="$(PYTHON)" scripts/build-console
 	@touch $@
 
-$(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/java/zookeeper.pom.xml scripts/java/hadoop.pom.xml scripts/java/spark-avro.pom.xml scripts/moto-requirements.txt scripts/fetch-java-tools scripts/fetch-moto scripts/debian-packages | $(VENV)/bin/python
+$(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/java/zookeeper.pom.xml scripts/java/hadoop.pom.xml scripts/java/spark-avro.pom.xml scripts/java/flink.pom.xml scripts/moto-requirements.txt scripts/fetch-java-tools scripts/fetch-moto scripts/debian-packages | $(VENV)/bin/python
 	@scripts/debian-packages kcat openjdk-17-jre-headless maven prometheus chromium fonts-dejavu-core || true
 	@scripts/debian-packages krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit || true
 	@scripts/debian-packages sslscan testssl.sh || true

@@ -9,6 +9,7 @@ from headrace.sql.language.grammar.dialect import sql_of
 from headrace.sql.language.planner.function_rewriting import spark_call
 from headrace.sql.language.planner.join_conditions import (
     Equality,
+    JoinCondition,
     condition_of,
     join_key,
     special_names,
@@ -42,6 +43,7 @@ def plan_stream_join(request: PlanRequest) -> QueryPlan:
                 exp.EQ(this=plain.spark(each.left), expression=plain.spark(each.right))
                 for each in condition.equalities
             ),
+            *_not_null(join, condition, plain),
             *(plain.spark(each) for each in condition.others),
             _in_range(first, relation, within),
         ]
@@ -91,6 +93,19 @@ _SPARK_JOINS = {
     "RIGHT": "RIGHT OUTER JOIN",
     "FULL": "FULL OUTER JOIN",
 }
+
+
+def _not_null(join: JoinClause, condition: JoinCondition, scope: SelectScope) -> list[exp.Expr]:
+    """Spark's state of a full join finds null under the key null, though null equals nothing.
+
+    In other joins Spark itself leaves out rows whose key is null.
+    """
+    if join.kind != "FULL":
+        return []
+    return [
+        exp.Not(this=exp.Is(this=scope.spark(each.left), expression=exp.null()))
+        for each in condition.equalities
+    ]
 
 
 def _within(join: JoinClause, relation: Relation) -> Within:
