@@ -120,7 +120,7 @@ def test_a_session_without_a_server_has_one_of_its_own(
     words = ("sql", "--folder", str(tmp_path / "own"), "--service", name)
     found = run(*words, "-e", _create(name))
     assert found.code == 0, found.err
-    assert "one is started for this session" in found.err
+    assert "one is started for this command" in found.err
     # Its statements are stored.
     assert name in run(*words, "-e", "LIST STREAMS;").text
     failed = run(*words[:-1], f"{name}-other", "-e", "LIST STREAMS;")

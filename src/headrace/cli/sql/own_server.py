@@ -63,7 +63,7 @@ def _address(process: subprocess.Popen[str], log: Path) -> str:
         told = [each for each in lines if REASON in each] or lines
         is_unreachable = process.returncode == ExitCode.UNREACHABLE
         raise Failure(
-            "a SQL server for this session could not be started: "
+            "a SQL server for this command could not be started: "
             + (told[-1].partition(REASON)[2] or told[-1] if told else str(process.returncode)),
             exit_code=ExitCode.UNREACHABLE if is_unreachable else ExitCode.FAILED,
             code="UNREACHABLE" if is_unreachable else "FAILED",

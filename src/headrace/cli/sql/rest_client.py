@@ -32,7 +32,7 @@ ServerOption = Annotated[
         "-s",
         envvar="HEADRACE_SQL",
         metavar="URL",
-        help=f"The SQL server; by default {DEFAULT_SERVER}, or one for this session if none "
+        help=f"The SQL server; by default {DEFAULT_SERVER}, or one for this command if none "
         f"responds there. USER:PASSWORD is read from {USER_INFO_VARIABLE} or a token from "
         f"{TOKEN_VARIABLE}, a file of CA certificates from {CA_VARIABLE}.",
         rich_help_panel=CLUSTER_PANEL,

@@ -40,7 +40,7 @@ Folder = Annotated[
     typer.Option(
         "--folder",
         metavar="FOLDER",
-        help="Folder of the server of this session, if no server responds.",
+        help="Folder of the server that is started if none responds.",
     ),
 ]
 Service = Annotated[
@@ -48,7 +48,7 @@ Service = Annotated[
     typer.Option(
         "--service",
         metavar="NAME",
-        help="Service of the server of this session; by default default_.",
+        help="Service of the server that is started if none responds; by default default_.",
     ),
 ]
 
@@ -77,8 +77,8 @@ def sql(
 ) -> None:
     """Continuous SQL: statements over topics, with ksqlDB's syntax.
 
-    Without -e and -f it is a prompt. If no server responds, one runs for the session; its
-    statements are stored, and go on with the next session or server.
+    Without -e and -f it is a prompt. If no server responds, one runs until the command ends; its
+    statements are stored, and continue with the next command or server.
     """
     if context.invoked_subcommand is not None:
         return
@@ -115,7 +115,7 @@ def sql(
 def _server(
     url: str | None, folder: str, service: str | None, bootstrap: str, client_config: str | None
 ) -> Iterator[SqlClient]:
-    """The server, or one for this session if none was named and none responds."""
+    """The server, or one for this command if none was named and none responds."""
     client = SqlClient(url or DEFAULT_SERVER)
     try:
         client.info()
@@ -129,7 +129,7 @@ def _server(
         return
     from headrace.cli.sql.own_server import options_of, own_server
 
-    output.note(f"No SQL server responds at {DEFAULT_SERVER}; one is started for this session.")
+    output.note(f"No SQL server responds at {DEFAULT_SERVER}; one is started for this command.")
     with own_server(Path(folder), options_of(bootstrap, client_config, service)) as address:
         yield SqlClient(address)
 

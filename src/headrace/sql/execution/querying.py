@@ -61,14 +61,12 @@ class SelectResult:
         left = self.limit
         rows = aiter(self.pushed.rows())
         closed = asyncio.create_task(self.closed.wait())
+        following: asyncio.Future[Rows] | None = None
         try:
             while left is None or left > 0:
                 following = asyncio.ensure_future(anext(rows))
                 await asyncio.wait({following, closed}, return_when=asyncio.FIRST_COMPLETED)
                 if not following.done():
-                    following.cancel()
-                    with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
-                        await following
                     return
                 try:
                     batch = following.result()
@@ -83,6 +81,11 @@ class SelectResult:
                     yield batch
         finally:
             closed.cancel()
+            if following is not None and not following.done():
+                # Also when the client has gone: the task would end with an error that nobody reads.
+                following.cancel()
+                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
+                    await following
 
 
 class SelectQueries:
