@@ -13,7 +13,8 @@ from tests.support import java
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = [ROOT / "examples" / name / "README.md" for name in ("mqtt", "postgresql-to-delta")]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
+INTEGRATIONS = sorted((ROOT / "docs" / "integrations").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *INTEGRATIONS, *EXAMPLES]
 SHOWN = {"text", "properties", "json", "console", "sql"}
 """Languages of blocks that show something and are not run."""
 SKIPPED = {
