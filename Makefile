@@ -17,7 +17,7 @@ BENCH_ARGS  ?=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo cluster-up check test endurance oldspark portable compat lint bench lock install dev tools console clean
+.PHONY: help up down demo cluster-up check test endurance oldspark portable compat lint bench dist lock install dev tools console clean
 
 # Tests are compiled once and not in every run, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -80,6 +80,9 @@ lint: $(VENV)/.installed-dev ## ruff, mypy and the import rules
 bench: $(VENV)/.installed-dev tools ## compare with Apache Kafka; BENCH_ARGS="--quick --only NAME"
 	@scripts/debian-packages gcc libc6-dev libssl-dev || true
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+dist: $(VENV)/.installed-dev $(VENV)/.console ## build the wheel and the source distribution into dist/
+	@scripts/dist
 
 install: $(VENV)/.installed ## make .venv with the broker and the command line
 
