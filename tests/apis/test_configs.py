@@ -191,6 +191,17 @@ def test_single_configs_are_changed(broker: OneBroker) -> None:
     assert configs["t"].configs == {"retention.ms": "5"}, "an old image never changes"
 
 
+@pytest.mark.parametrize("value", ["compact,,delete", "delete,", ",", " , "])
+def test_lists_with_empty_words_are_refused_as_in_kafka_4_3(broker: OneBroker, value: str) -> None:
+    broker.create("t")
+    policy = ("cleanup.policy", SET, value)
+    assert change(broker, TOPIC, "t", policy) == ErrorCode.INVALID_CONFIG
+    assert broker.metadata.image.topics["t"].configs == {}
+    assert change(broker, BROKER, "", (f"log.{policy[0]}", SET, value)) == ErrorCode.INVALID_REQUEST
+    throttled = ("leader.replication.throttled.replicas", SET, "0:1,,0:2")
+    assert change(broker, TOPIC, "t", throttled) == NONE
+
+
 def test_all_configs_are_replaced(broker: OneBroker) -> None:
     broker.create("t", retention_ms="5")
     assert replace(broker, TOPIC, "t", segment_ms="9") == NONE

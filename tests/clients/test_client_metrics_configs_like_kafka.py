@@ -39,6 +39,8 @@ ALTERATIONS: list[tuple[str, tuple[str, int, str | None]]] = [
     ("s", ("interval.ms", APPEND, "1")),
     ("s", ("metrics", SET, "")),
     ("s", ("metrics", SET, "a,,b")),
+    ("s", ("metrics", SET, "a,")),
+    ("s", ("metrics", SET, ",")),
     ("s", ("metrics", SET, None)),
     ("s", ("metrics", APPEND, "b")),
     ("s", ("metrics", SUBTRACT, "b")),

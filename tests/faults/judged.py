@@ -130,5 +130,13 @@ class Writer:
         self.send(topic, *values, acks=acks)
         return self.answer(topic)
 
+    def write_as_new_leader(self, topic: str, *values: bytes) -> tuple[ErrorCode, int]:
+        """Write as soon as the broker knows that it leads, which ZooKeeper knows before it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (written := self.write(topic, *values))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            assert time.monotonic() < deadline, topic
+            time.sleep(0.05)
+        return written
+
     def close(self) -> None:
         self._client.socket.close()

@@ -41,7 +41,7 @@ def test_a_leader_without_zookeeper_acknowledges_nothing_once_another_leads(
         refused, _ = writer.write("orders", b"never")
         assert refused is not ErrorCode.NONE
         new = Writer(cluster.brokers[after.leader])
-        assert new.write("orders", b"after") == (ErrorCode.NONE, 1)
+        assert new.write_as_new_leader("orders", b"after") == (ErrorCode.NONE, 1)
         network.heal()
     cluster.wait_until_in_sync("orders")
     same_replicas(cluster, "orders")
@@ -66,7 +66,7 @@ def test_a_leader_that_stood_still_acknowledges_nothing_of_what_waited_for_it(
         after = cluster.wait_for_state("orders", led_by_another(before))
         workload.struck("leader", True)
         new = Writer(cluster.brokers[after.leader])
-        assert new.write("orders", b"after") == (ErrorCode.NONE, 1)
+        assert new.write_as_new_leader("orders", b"after") == (ErrorCode.NONE, 1)
         time.sleep(SESSION_S)  # the second session
         old.go_on()
         for writer in writers:

@@ -239,18 +239,21 @@ def executors() -> dict[int, str]:
     return {number: "" for number, words in below().items() if name in words}
 
 
-def below() -> dict[int, list[str]]:
-    """The processes that this one has started, and those that they have; with their words."""
+def below(parent: int | None = None) -> dict[int, list[str]]:
+    """The processes that `parent` has started, and those that they have; with their words.
+
+    Without `parent` those of this process.
+    """
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                above = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-            children.setdefault(parent, []).append(int(entry.name))
+            children.setdefault(above, []).append(int(entry.name))
     found: dict[int, list[str]] = {}
-    waiting = [os.getpid()]
+    waiting = [os.getpid() if parent is None else parent]
     while waiting:
         for child in children.get(waiting.pop(), []):
             waiting.append(child)

@@ -36,7 +36,7 @@ from headrace.settings import (
 from headrace.settings.listeners import LISTENER_PREFIX
 from headrace.settings.resolve import listener_row
 from headrace.settings.security_table import DYNAMIC_PER_LISTENER
-from headrace.settings.setting import format_value
+from headrace.settings.setting import check_words, format_value
 from headrace.types import BrokerId
 
 MAX_NAME = 249
@@ -242,7 +242,9 @@ def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
     configs = _alter(current, alteration.changes, TABLE)
     try:
         for name, value in configs.items():
-            check_broker_config(name, value)
+            row = check_broker_config(name, value)
+            if row is not None:
+                check_words(row, value)
     except SettingError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     _check_dynamic(configs, of_one=bool(alteration.name))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.errors import ErrorCode, KafkaError, SettingError
-from headrace.settings.setting import Setting, Type, parse_value
+from headrace.settings.setting import Setting, Type, check_words, parse_value
 
 if TYPE_CHECKING:
     from headrace.expressions.expression import Expression
@@ -54,6 +54,8 @@ def check_client_metrics_configs(configs: Mapping[str, str]) -> None:
                 ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}"
             )
     try:
+        for name, text in configs.items():
+            check_words(CLIENT_METRICS_TABLE[name], text)
         interval_ms = parse_interval_ms(configs)
     except SettingError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error

@@ -16,7 +16,7 @@ from headrace.settings.protection import (
     why_refused,
 )
 from headrace.settings.security_table import SECURITY_ROWS
-from headrace.settings.setting import LONG_MAX, Setting, Value, parse_value
+from headrace.settings.setting import LONG_MAX, Setting, Value, check_words, parse_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import (
     FIELDS,
@@ -228,6 +228,7 @@ def check_topic_config(name: str, value: str) -> None:
     if row is None:
         raise unknown(name, TOPIC_TABLE, TOPIC_CONFIG)
     parse_value(row, value)
+    check_words(row, value)
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:

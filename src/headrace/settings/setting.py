@@ -41,6 +41,8 @@ class Check(NamedTuple):
 
     expected: str
     accepts: Callable[[Value], bool]
+    empty_words: bool = False
+    """Whether a list may have empty words, as in `0:1,,0:2`."""
 
 
 class Synonym(NamedTuple):
@@ -120,6 +122,19 @@ def parse_value(setting: Setting, text: str) -> Value:
     if setting.check is not None and not setting.check.accepts(value):
         raise refusal(setting, text, setting.check.expected)
     return value
+
+
+def check_words(setting: Setting, text: str) -> None:
+    """SettingError if a new value is a list with an empty word.
+
+    Kafka accepts such lists before 4.3, so stored values may have them: `parse_value` skips the
+    empty words.
+    """
+    allowed = setting.check is not None and setting.check.empty_words
+    if setting.type is not Type.LIST or allowed or not text.strip():
+        return
+    if not all(word.strip() for word in text.split(",")):
+        raise refusal(setting, text, "no empty words between the commas")
 
 
 def format_value(value: Value) -> str | None:

@@ -39,7 +39,7 @@ UNITS = {MINUTE_MS: "minutes", HOUR_MS: "hours"}
 
 THROTTLED = each_matching(
     r"\*|[0-9]+:[0-9]+", "* or partition:broker pairs separated by commas, such as 0:1,1:2"
-)
+)._replace(empty_words=True)
 OFFSETS_EXPECTED = "offsets separated by commas, such as 120,98"
 FOREVER_OR_AT_LEAST_ONE = at_least_or(1, -1)
 

@@ -154,8 +154,8 @@ def test_the_wait_of_a_long_poll_is_not_part_of_its_time(scraped: Scraped) -> No
     consumer = Consumer({**scraped.servers, "group.id": "poll", "fetch.wait.max.ms": 3000})
     consumer.assign([TopicPartition(TOPIC, 0, RECORDS // 2)])
     assert consumer.poll(5) is None
-    consumer.close()
     scraped.wait(f"{waited}_sum", "", lambda seconds: seconds > before_s[0] + 2)
+    consumer.close()
     assert sum_of(worked, 'api="Fetch"') - before_s[1] < sum_of(waited) - before_s[0]
 
 

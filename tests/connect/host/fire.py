@@ -57,18 +57,19 @@ def driver_pid(parent: int | str = "self") -> int:
 def java_pid() -> int:
     """The Java process of the only driver."""
     (found,) = (
-        pid for pid, words in below().items() if "org.apache.spark.deploy.SparkSubmit" in words
+        pid
+        for pid, words in below(driver_pid()).items()
+        if "org.apache.spark.deploy.SparkSubmit" in words
     )
     return found
 
 
 def worker_pids() -> list[int]:
     """The Python processes below the driver: they plan, read and write."""
-    driver = driver_pid()
     return [
         pid
-        for pid, words in below().items()
-        if pid != driver and any("fork_server" in word or "pyspark" in word for word in words)
+        for pid, words in below(driver_pid()).items()
+        if any("fork_server" in word or "pyspark" in word for word in words)
         and "java" not in words[0]
     ]  # fmt: skip
 
